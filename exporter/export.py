@@ -6,8 +6,10 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import NoneType
 from typing import Any
 
@@ -23,6 +25,7 @@ from exporter.plan.runtime import AUTO, RUNTIMES, runtimes_for
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
 from exporter.prove.served import prove_served
+from exporter.report.memory import expect_server_memory, folder_bytes, instance_memory
 from exporter.report.report import ExportReport
 from exporter.repository.config_pbtxt import config_text
 from exporter.repository.manifest import (
@@ -32,6 +35,7 @@ from exporter.repository.manifest import (
     file_hashes,
     generation_of,
 )
+from exporter.repository.object_store import StoredRepository
 from exporter.repository.publish import (
     changing,
     compatible_versions,
@@ -51,7 +55,7 @@ from training.network.load import as_network
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network
 from workflow import Workflow, WorkflowError
-from workflow.data.object_stores import expect_local
+from workflow.data.object_stores import Objects, expect_whole, is_url
 from workflow.files.durable import file_hash
 from workflow.progress.stage import at_work, showing
 
@@ -71,6 +75,7 @@ def export_ensemble(
     sparse_max: Mapping[str, int] | None = None,
     version: int | None = None,
     serving: ServingOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> ExportReport:
     """Write a workflow and a network of any library as a Triton model repository.
 
@@ -94,7 +99,10 @@ def export_ensemble(
             `x__nnzs`. For other names, and for a matrix of columns, see `ServingOptions.columns`.
         workflow: a fitted workflow; outputs that the network does not take are ignored.
         name: the ensemble's name.
-        path: the model repository; made if missing.
+        path: the model repository; made if missing. Or a folder of an object store without a model of
+            these names, such as "s3://bucket/models": the repository is written and proven in a
+            temporary folder of this machine, which needs room for it, and then copied in an order in
+            which a server never loads a part. Each later version needs a folder of its own there.
         labels: columns of the training data that requests lack; by default those tagged as target.
             The network's outputs keep their own names.
         sparse_max: the width of each list that the network takes as one input of a fixed width
@@ -109,6 +117,7 @@ def export_ensemble(
             newest if its inputs and outputs are the same, to clients that request it by
             `model_version`; an ensemble serves its newest version only.
         serving: how to serve it.
+        storage_options: how to connect to the object store of `path`, as in `Workflow.fit`.
 
     Returns:
         A report; printing it shows the inputs and outputs of each model, every cast, and the golden
@@ -116,8 +125,9 @@ def export_ensemble(
 
     Raises:
         ExportError: the network and the workflow do not fit, a setting is invalid, the version
-            exists already, the repository cannot be written, or a written model answers a golden
-            row differently. Nothing is left behind.
+            exists already, the repository cannot be written, a written model answers a golden row
+            differently, or the models need more than `ServingOptions.server_memory_gb`. Nothing is
+            left behind.
 
     Example:
         >>> report = export_ensemble(
@@ -126,13 +136,23 @@ def export_ensemble(
         ... )  # doctest: +SKIP
     """
     _expect_types(workflow, path, labels, sparse_max, serving)
-    expect_local(path, ExportError)
     given = serving or ServingOptions()
-    try:
-        with showing("export", progress=given.progress):
-            return _export(network, workflow, name, Path(path), labels, sparse_max, version, given)
-    except TrainingError as error:  # the network cannot be served
-        raise ExportError(str(error)) from error
+    stored = _stored(path, storage_options)
+    if stored is not None:
+        stored.expect_none([name])
+    with showing("export", progress=given.progress), ExitStack() as stack:
+        folder = Path(path)
+        if stored is not None:
+            folder = Path(stack.enter_context(TemporaryDirectory())) / "models"
+        try:
+            report = _export(network, workflow, name, folder, labels, sparse_max, version, given)
+        except TrainingError as error:  # the network cannot be served
+            raise ExportError(str(error)) from error
+        if stored is None:
+            return report
+        at_work("copy to the store")
+        stored.copy(folder, [spec.name for spec in report.plan.models])
+        return replace(report, repository=stored.url)
 
 
 def export_tensorflow_ensemble(
@@ -148,6 +168,7 @@ def export_tensorflow_ensemble(
     conts: Sequence[str] | None = None,
     *,
     serving: ServingOptions | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> ExportReport:
     """Write a Triton ensemble, with the arguments of NVTabular's function: see `export_ensemble`.
 
@@ -157,7 +178,7 @@ def export_tensorflow_ensemble(
         model: the network.
         workflow: a fitted workflow.
         name: the ensemble's name.
-        model_path: the model repository; made if missing.
+        model_path: the model repository; made if missing. Or a folder of an object store.
         label_columns: columns of the training data that requests lack.
         sparse_max: the width of each list that the network takes as one input.
         version: the version folder of all models.
@@ -165,6 +186,7 @@ def export_tensorflow_ensemble(
         cats: no longer needed: the network's inputs name the columns it takes.
         conts: likewise.
         serving: how to serve it.
+        storage_options: how to connect to the object store of `model_path`.
 
     Returns:
         A report.
@@ -187,6 +209,7 @@ def export_tensorflow_ensemble(
         sparse_max=sparse_max,
         version=version,
         serving=serving,
+        storage_options=storage_options,
     )
 
 
@@ -197,6 +220,18 @@ def _expect_known_arguments(backend: str, cats: Any, conts: Any) -> None:
         raise ExportError(
             "cats and conts are not needed: the network's inputs name the columns that it takes."
         )
+
+
+def _stored(path: Any, storage_options: Mapping[str, Any] | None) -> StoredRepository | None:
+    """The repository in an object store, if the path is in one."""
+    if is_url(path):
+        return StoredRepository(path, storage_options)
+    try:
+        expect_whole(path)
+        Objects(storage_options).expect_used()
+    except WorkflowError as error:
+        raise ExportError(str(error)) from error
+    return None
 
 
 def _export(
@@ -219,6 +254,7 @@ def _export(
     )
     plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
     expect_room(taken, plan.features)
+    expect_server_memory(plan, taken)
     spare = spare_tables(taken, plan.features)
     answers = OfflineAnswers(workflow, plan.features, taken)
     models = [spec.name for spec in plan.models]
@@ -239,14 +275,28 @@ def _export(
                 plan = _with_version(staged, number - 1)
                 names = dict(zip((spec.name for spec in plan.models), same.models, strict=True))
                 kept = plan.published_as(names, generation)
-                return ExportReport(
-                    repository, kept, generation, proof, published=False, spare=spare
-                )
+                return _report(repository, kept, generation, proof, spare, published=False)
+            at_work("answer golden rows in a server")
             proof = prove_served(stage, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], number)
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
-    return ExportReport(repository, plan, generation, proof, spare=spare)
+    return _report(repository, plan, generation, proof, spare)
+
+
+def _report(
+    repository: Path,
+    plan: Plan,
+    generation: str,
+    proof: Proof,
+    spare: tuple[str, ...],
+    *,
+    published: bool = True,
+) -> ExportReport:
+    folders = _folders(repository, plan)
+    sizes = {name: sum(folder_bytes(folder)) for name, folder in folders.items()}
+    memory = instance_memory(plan, folders)
+    return ExportReport(repository, plan, generation, proof, sizes, memory, published, spare)
 
 
 def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, serving: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import keras
@@ -14,7 +14,7 @@ from training.parallel.collectives import Collectives
 from training.parallel.failures import together
 from training.parallel.workers import alone, joined_workers
 from training.private import replaced_value
-from training.sharding.layout import Layout, layout_of, set_layout
+from training.sharding.layout import Layout, Own, layout_of, set_layout
 from training.sharding.room import free_memory
 
 
@@ -115,9 +115,27 @@ def _gathered(
                 rows = tf.identity(variable.value[own.start : own.start + own.count])
                 sent = tf.concat([rows, sent[own.count :]], axis=0)
             every = collectives.gathered(sent, numbers[shape], collectives.host)
-            for rank, own in enumerate(owns):
-                if whole is not None and own is not None:
-                    values = every[rank * longest : rank * longest + own.count]
-                    rows = slice(first + (own.rows.start or 0), first + count, own.rows.step)
-                    whole[rows, own.columns].assign(values)
+            if whole is not None:
+                _put(whole, first, count, owns, tf.split(every, layout.size))
     return whole
+
+
+def _put(
+    whole: tf.Variable,
+    first: int,
+    count: int,
+    owns: Sequence[Own | None],
+    parts: Sequence[tf.Tensor],
+) -> None:
+    """Write a block of rows, of which each worker has sent a part, into a table.
+
+    Not by slices of the variable, whose assignment holds a second copy of it.
+    """
+    sent = [(own, part[: own.count]) for own, part in zip(owns, parts, strict=True) if own]
+    if all(own.columns != slice(None) for own, _ in sent):
+        values = tf.concat([part for _, part in sent], axis=1)
+        whole.scatter_update(tf.IndexedSlices(values, tf.range(first, first + count)))
+        return
+    for own, part in sent:
+        rows = tf.range(first + (own.rows.start or 0), first + count, own.rows.step or 1)
+        whole.scatter_update(tf.IndexedSlices(part, rows))

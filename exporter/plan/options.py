@@ -86,6 +86,10 @@ class ServingOptions:
         onnxruntime: the version of onnxruntime of the server, as "1.23", if it is older than the one
             here, for "onnx" and "fused_onnx": a model of a newer opset, which that server would not
             load, is refused. From 1.17 on.
+        server_memory_gb: the memory that the server has for these models, in GB of 1e9 bytes, each
+            instance counted, and all twice, as while a new version loads beside the old one. An
+            export that needs more, by an estimate as of `report.memory`, is refused before anything
+            is written. None for no limit.
         progress: whether the export shows its steps on standard error if it takes more than a second,
             as `Workflow.fit` does.
 
@@ -116,6 +120,7 @@ class ServingOptions:
     max_list_length: int | None = None
     max_string_bytes: int | None = None
     onnxruntime: str | None = None
+    server_memory_gb: float | None = None
     progress: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
@@ -137,6 +142,7 @@ class ServingOptions:
             if getattr(self, name) is not None:
                 _expect_count(name, getattr(self, name), 1)
         newest_opsets(self.onnxruntime)
+        _expect_memory(self.server_memory_gb)
         if not isinstance(self.columns, Mapping) or not all(
             isinstance(name, str) and _is_of_names(column) for name, column in self.columns.items()
         ):
@@ -161,6 +167,7 @@ class ServingOptions:
             "response_cache": self.is_fused,
             "golden_rows": not self.warm_up,
             "onnxruntime": self.onnxruntime is None,
+            "server_memory_gb": self.server_memory_gb is None,
             # It has no effect on what is served.
             "progress": True,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
@@ -236,6 +243,15 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         )
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
+
+
+def _expect_memory(gigabytes: Any) -> None:
+    is_number = isinstance(gigabytes, int | float) and not isinstance(gigabytes, bool)
+    if gigabytes is None or (is_number and gigabytes > 0):
+        return
+    raise ExportError(
+        f"Expected server_memory_gb as a number of GB above 0, or None. Received: {gigabytes!r}."
+    )
 
 
 def _is_of_names(column: object) -> bool:

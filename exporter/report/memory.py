@@ -10,17 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from exporter.errors import ExportError
+from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
+from exporter.plan.runtime import EMBEDDED_BYTES, RUNTIMES, TABLES_FILE
 from workflow.expressions.program.program import Program
-from workflow.schema.column import Column, Strings
+from workflow.expressions.program.program_json import program_to_json
+from workflow.schema.column import Array, Column, Strings
+
+if TYPE_CHECKING:
+    from training.network.network import Network
 
 # Private bytes of a process (`Pss_Anon`) with a minimal model; see the guide on export.
 _RUNTIME = {"tensorflow": 58e6, "onnxruntime": 29e6, "python": 21e6}
 # Bytes for an entry of a vocabulary in addition to its file: integers and texts.
 _ENTRY = {"tensorflow": (15, 60), "onnxruntime": (60, 420), "python": (15, 20)}
-# Tables in a file beside an ONNX model.
-_MAPPED = "tables.data"
+# Versions in memory while a new one loads.
+_VERSIONS = 2
 
 
 @dataclass(frozen=True)
@@ -51,20 +59,89 @@ def instance_memory(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Instan
         plan: the plan of an export.
         folders: the version folder of each model, by the model's name.
     """
-    served = [model for model in plan.models if model.instances]
-    preprocessing, *_ = served
+    return _estimated(
+        plan, {model.name: folder_bytes(folders[model.name]) for model in _served(plan)}
+    )
+
+
+def planned_memory(plan: Plan, network: Network) -> dict[str, InstanceMemory]:
+    """As `instance_memory`, before the files are written."""
+    preprocessing, *others = _served(plan)
+    holder = others[0] if others else preprocessing
+    sizes = {model.name: (0, 0) for model in others}
+    sizes[preprocessing.name] = _table_bytes(plan.features.program), 0
+    tables, weights = sizes[holder.name][0], network.weight_bytes
+    is_mapped = holder.backend == "onnxruntime" and weights > EMBEDDED_BYTES
+    sizes[holder.name] = (tables, weights) if is_mapped else (tables + weights, 0)
+    return _estimated(plan, sizes)
+
+
+def expect_server_memory(plan: Plan, network: Network) -> None:
+    """Check that the models fit into the server's memory, if the option says what it has.
+
+    Raises:
+        ExportError: they do not.
+    """
+    options = plan.pipeline.options
+    if options.server_memory_gb is None:
+        return
+    memory = planned_memory(plan, network)
+    needed = _VERSIONS * sum(
+        model.instances * memory[model.name].own + memory[model.name].mapped
+        for model in _served(plan)
+    )
+    if needed <= options.server_memory_gb * 1e9:
+        return
+    instances = ", ".join(
+        f"{model.instances} of {model.name} with {memory[model.name]}" for model in _served(plan)
+    )
+    tables = network.weight_bytes + _table_bytes(plan.features.program)
+    shared = [name for name in plan.pipeline.runtimes if not RUNTIMES[name].in_tensorflow]
+    is_copied = RUNTIMES[options.runtime].in_tensorflow and network.weight_bytes > EMBEDDED_BYTES
+    advice = f'runtime="{shared[0]}", which maps large weights once for all instances, '
+    raise ExportError(
+        f"Expected models for server_memory_gb={options.server_memory_gb:g}. Received: weights and "
+        f"vocabularies of {tables / 1e9:,.3g} GB, for which the server needs {needed / 1e9:,.3g} GB: "
+        f"{instances} as instances, and each {_VERSIONS} times while a new version loads beside the "
+        "old one. Use fewer instances (network_instances, preprocess_instances), "
+        f"{advice if is_copied and shared else ''}"
+        "narrower vectors (max_embedding_dim), fewer ids (ops.Categorify(max_size=...), "
+        "ops.HashBucket), or a server with more memory. Nothing was written."
+    )
+
+
+def _served(plan: Plan) -> list[ModelSpec]:
+    """The models that have instances: the preprocessing, or a fused model, first."""
+    return [model for model in plan.models if model.instances]
+
+
+def folder_bytes(folder: Path) -> tuple[int, int]:
+    """The private and the mapped bytes of a version folder's files."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    mapped = sum(file.stat().st_size for file in files if file.name == TABLES_FILE)
+    return sum(file.stat().st_size for file in files) - mapped, mapped
+
+
+def _estimated(plan: Plan, sizes: Mapping[str, tuple[int, int]]) -> dict[str, InstanceMemory]:
+    """The memory of instances, from the private and the mapped bytes of each model's tables."""
+    preprocessing, *_ = served = _served(plan)
     entries = _entries(plan.features.program)
     made = {}
     for model in served:
-        files = [file for file in folders[model.name].rglob("*") if file.is_file()]
-        mapped = sum(file.stat().st_size for file in files if file.name == _MAPPED)
-        tables = sum(file.stat().st_size for file in files) - mapped
+        tables, mapped = sizes[model.name]
         found = entries if model is preprocessing else (0, 0)
         places = sum(n * b for n, b in zip(found, _ENTRY[model.backend], strict=True))
         made[model.name] = InstanceMemory(
             int(_RUNTIME[model.backend] + tables + places), int(mapped)
         )
     return made
+
+
+def _table_bytes(program: Program) -> int:
+    """The bytes of a program's tables."""
+    tables: dict[str, Array] = {}
+    program_to_json(program, tables)
+    return sum(array.nbytes for array in tables.values())
 
 
 def _entries(program: Program) -> tuple[int, int]:

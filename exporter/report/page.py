@@ -85,19 +85,23 @@ def measured(latency: Sequence[Latency], name: str, folder: str) -> str:
     )
 
 
-def how_to_serve(name: str, folder: str, note: str, ours: str = "", theirs: str = "") -> str:
+def how_to_serve(
+    name: str, folder: str, note: str, ours: str = "", theirs: str = "", *, url: str = ""
+) -> str:
     """Commands that serve a model of a repository, and ask it.
 
     Args:
         name: the model.
-        folder: the repository.
+        folder: the repository on this machine.
         note: a requirement on Triton.
         ours: further options of `ensemble serve`.
         theirs: further flags of `tritonserver`.
+        url: the repository, if it is in an object store.
     """
-    place, shown = shlex.quote(folder), shlex.quote(name)
+    own, place, shown = (shlex.quote(text) for text in (folder, url or folder, name))
+    copy = f"aws s3 sync {place} {own}\n" if url else ""
     text = (
-        f"# on this machine\nensemble serve {place} --model {shown}{ours}\n\n"
+        f"# on this machine\n{copy}ensemble serve {own} --model {shown}{ours}\n\n"
         f"# with Triton; {note}\n"
         f"tritonserver --model-repository={place} --model-control-mode=explicit \\\n"
         f"  --load-model={shown} --disable-auto-complete-config{theirs}\n\n"

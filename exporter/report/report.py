@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.plan import Plan
 from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.latency import Latency
-from exporter.report.memory import InstanceMemory, instance_memory
+from exporter.report.memory import InstanceMemory
 from exporter.report.page import (
     as_page,
     heading,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from serving import ParityReport
 
 CACHE_FLAG = "--cache-config=local,size=67108864"
+# The folder of this machine in commands, for a repository in an object store.
+_LOCAL = "models"
 # Descriptions of options that are not set.
 _UNSET = {
     "columns": "by name",
@@ -46,41 +49,41 @@ class ExportReport:
     """The result of an export; printing it shows the plan, and a notebook shows it as a page.
 
     Attributes:
-        repository: the model repository.
+        repository: the model repository; a text if it is in an object store.
         plan: the models, with their casts and columns.
         generation: the hash of this export's content, which every config contains.
         proof: the golden rows that the written files answered as the workflow and the network do.
-        spare: tables with more rows than their columns have ids, in words.
+        sizes: the bytes of each model's version folder, by the model's name.
+        memory: the estimated bytes of an instance of each model, by the model's name.
         published: False if nothing has changed, so that the published version stays.
+        spare: tables with more rows than their columns have ids, in words.
 
     Example:
         >>> Path("report.html").write_text(report.to_html())  # doctest: +SKIP
     """
 
-    repository: Path
+    repository: Path | str
     plan: Plan
     generation: str
     proof: Proof
+    sizes: Mapping[str, int]
+    memory: Mapping[str, InstanceMemory]
     published: bool = True
     spare: tuple[str, ...] = ()
 
     @property
     def paths(self) -> dict[str, Path]:
-        """The version folder of each model, by the model's name."""
+        """The version folder of each model, by the model's name.
+
+        Raises:
+            ExportError: the repository is in an object store.
+        """
+        if isinstance(self.repository, str):
+            raise ExportError(
+                f"Expected a repository in a folder. Received: {self.repository}. Copy it: "
+                f"aws s3 sync {self.repository} {_LOCAL}."
+            )
         return {m.name: self.repository / m.name / str(m.version) for m in self.plan.models}
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The bytes of each model's version folder as it is now, by the model's name."""
-        return {
-            name: sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-            for name, path in self.paths.items()
-        }
-
-    @property
-    def memory(self) -> dict[str, InstanceMemory]:
-        """The estimated bytes of an instance of each model, by the model's name."""
-        return instance_memory(self.plan, self.paths)
 
     @property
     def title(self) -> str:
@@ -198,6 +201,11 @@ def _tensors(verb: str, model: ModelSpec) -> list[str]:
     return [f"    {verb if number == 0 else '':6}{tensor}" for number, tensor in enumerate(tensors)]
 
 
+def _local(report: ExportReport) -> str:
+    """The repository in commands of this machine."""
+    return _LOCAL if isinstance(report.repository, str) else str(report.repository)
+
+
 def _list(title: str, items: Iterable[str]) -> list[str]:
     words = list(items)
     return _wrapped(f"{title}: {', '.join(words)}") if words else []
@@ -224,7 +232,7 @@ def _fragment(
         heading(name, f"{rest}, in", str(report.repository)),
         picture(EnsembleDrawing.of_plan(report.plan)),
         f"<h2>Parity</h2>{_parity(report, parity)}",
-        measured(latency, published, str(report.repository)),
+        measured(latency, published, _local(report)),
         _how_to_serve(report),
         _options(report),
         _models(report),
@@ -286,14 +294,16 @@ def _parity(report: ExportReport, parity: ParityReport | None) -> str:
     return (
         "<p>Not checked in this page. <code>report.to_html(check_parity(client, workflow, model, "
         f'rows))</code> puts the proof here, and <code>ensemble parity {name} "rows.parquet" '
-        f"--repository {safe(str(report.repository))}</code> prints it.</p>"
+        f"--repository {safe(_local(report))}</code> prints it.</p>"
     )
 
 
 def _how_to_serve(report: ExportReport) -> str:
-    name, folder = report.plan.published.name, str(report.repository)
+    name, place = report.plan.published.name, report.repository
+    url = place if isinstance(place, str) else ""
     kept = report.plan.pipeline.options.response_cache
     ours, theirs = (" --response-cache=64", f" {CACHE_FLAG}") if kept else ("", "")
     backends = sorted({model.backend for model in report.plan.models if model.backend})
     note = " (ours from Triton 25.03 on: docker/Dockerfile)" if "tensorflow" in backends else ""
-    return how_to_serve(name, folder, f"backends: {', '.join(backends)}{note}", ours, theirs)
+    note = f"backends: {', '.join(backends)}{note}"
+    return how_to_serve(name, _local(report), note, ours, theirs, url=url)

@@ -1,10 +1,14 @@
 """Programs of the workers of test_sharded_tables.py: each trains, and returns its findings for JSON."""
 
+from contextlib import ExitStack
+from pathlib import Path
+
 import keras
 import numpy as np
 import tensorflow as tf
-from train_together import BATCH, refused, weights_of
+from train_together import BATCH, Death, refused, weights_of
 
+from benchmarks.measure import memory_gb, peak_memory
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from training import (
     compile_model,
@@ -13,9 +17,11 @@ from training import (
     models,
     optimizers,
     retrieval,
+    save_model,
     train,
     whole_tables,
 )
+from training.sharding import room
 
 # Two widths, so two variables, which two and three workers divide; in "auto" some tables are whole.
 # A friend is looked up in the table of users.
@@ -91,7 +97,7 @@ def measured(model, rows):
 
 def divided(rows, folder):
     """Train with each way of dividing tables; then misuse them."""
-    workers = join_workers(timeout=60)
+    workers = join_workers(timeout=150)
     found = {shard: trained(shard, rows, workers) for shard in SHARDS}
     found["refused"] = misused(rows, folder, workers)
     found["given"] = given(workers)
@@ -136,7 +142,19 @@ def misused(rows, folder, workers):
 
     huge = {**SIZES, "item": (10**13, 6)}
     model = make("row")
+
+    def in_little_memory(optimizer):
+        """Compiled where the second host says that it has 6,000 bytes, for two workers or three."""
+        before = room.free_memory
+        room.free_memory = (lambda: 6000) if rank == 1 else before
+        try:
+            return compiled(optimizer, workers=workers)
+        finally:
+            room.free_memory = before
+
     return {
+        "adam's state": in_little_memory("adam"),
+        "no state": in_little_memory("sgd"),
         "no workers": compiled("sgd"),
         "keras": compiled(keras.optimizers.Adam(), workers=workers),
         "norm": compiled(optimizers.SGD(clipnorm=1.0), workers=workers),
@@ -151,7 +169,7 @@ def misused(rows, folder, workers):
 
 def up_to(rows, folder, epochs, shard):
     """Train up to an epoch, from the checkpoint."""
-    workers = join_workers(timeout=60)
+    workers = join_workers(timeout=150)
     keras.utils.set_random_seed(1)
     model = make(shard)
     train(
@@ -175,12 +193,68 @@ def up_to(rows, folder, epochs, shard):
     return found
 
 
+def until_one_dies(rows, folder):
+    """The last worker is killed in the second epoch."""
+    workers = join_workers(timeout=150)
+    keras.utils.set_random_seed(1)
+    callbacks = [Death()] if workers.rank == workers.size - 1 else []
+    return refused(
+        lambda: train(
+            make("auto"), load(rows, workers.rank, workers.size), epochs=2, workers=workers,
+            optimizer=OPTIMIZERS["auto"](), checkpoint=f"{folder}/run", callbacks=callbacks,
+        )
+    )  # fmt: skip
+
+
+def gathered(folder):
+    """The peak of memory beside what is held before, in tables, while a table of 200 MB is whole."""
+    workers = join_workers(timeout=150)
+    item = keras.Input((1,), name="item", dtype="int64")
+    features = layers.DenseFeatures({"item": (400_000, 128)}, shard="row", name="features")
+    output = keras.layers.Dense(1, "sigmoid")(features({"item": item}))
+    model, found = keras.Model({"item": item}, output), {}
+    small = keras.Sequential([keras.Input((2,), name="x"), keras.layers.Dense(1)])
+    save_model(small, f"{folder}/small{workers.rank}")  # what the first call of TensorFlow's takes
+    table = 400_001 * 128 * 4
+
+    def peak_of(name, before, call):
+        with peak_memory() as peak:
+            call()
+        found[name] = (peak[0] - before) * 2**30 / table
+
+    with ExitStack() as stack:
+        before = memory_gb("VmRSS")
+        peak_of("gathered", before, lambda: stack.enter_context(whole_tables(model)))
+        whole = memory_gb("VmRSS")
+        if workers.rank == 0:
+            peak_of("saved", whole, lambda: save_model(model, f"{folder}/whole"))
+            found["bytes"] = sum(f.stat().st_size for f in Path(f"{folder}/whole").rglob("*.data*"))
+    return found
+
+
 def tower_model(shard, softmax=None):
     sizes = {"user": (9, 6), "city": (3, 6), "item": (40, 6)}
     sides = {"query": ["user", "city"], "candidate": ["item"]}
     return models.two_tower(
         sizes, **sides, width=4, hidden=(8,), softmax=softmax, shard=shard,
         embeddings_initializer="normal",
+    )  # fmt: skip
+
+
+def behaviour_model(shard):
+    sizes = {"item": (50, 6), "user": (11, 6)}, {"tags": (50, 6)}
+    ids = {"item": "int32", "user": "int32", "tags": "int32"}
+    return models.bst(
+        sizes, sequence="tags", target="item", length=5, embedding_dim=6, heads=2, hidden=(8,),
+        id_dtypes=ids, shard=shard, embeddings_initializer="normal",
+    )  # fmt: skip
+
+
+def load_behaviour(rows, rank, size):
+    return KerasSequenceLoader(
+        str(rows), BATCH, ["label"], cat_names=["user", "item", "tags"], seed=3,
+        sparse_names=["tags"], sparse_max={"tags": 5}, sparse_as_dense=True,
+        global_size=size, global_rank=rank,
     )  # fmt: skip
 
 
@@ -191,30 +265,36 @@ def load_pairs(rows, rank, size):
     )  # fmt: skip
 
 
-def trained_towers(model, data, loss, workers=None, epochs=EPOCHS):
+def fitted(model, data, loss, workers=None, epochs=EPOCHS):
     compile_model(model, OPTIMIZERS["auto"](), loss, workers=workers, xla=False)
     return model.fit(data, epochs=epochs, verbose=0, shuffle=False).history["loss"]
 
 
 def towers(rows):
-    """Two towers, for pairs and with a softmax over sampled items, their tables divided."""
-    workers = join_workers(timeout=60)
+    """Two towers, for pairs and with a softmax over sampled items, and a sequence, divided."""
+    workers = join_workers(timeout=150)
     found = {}
     for shard in SHARDS:
         keras.utils.set_random_seed(1)
         model = tower_model(shard)
         data = load_pairs(rows, workers.rank, workers.size)
-        loss = trained_towers(model, data, "binary_crossentropy", workers)
+        loss = fitted(model, data, "binary_crossentropy", workers)
         held = sum(v.shape[0] * v.shape[1] for v in tables_of(model))
         with whole_tables(model):
             found[shard] = {"loss": loss, "held": held}
             if workers.rank == 0:
                 found[shard] |= state_of(model)
     keras.utils.set_random_seed(1)
+    model, data = behaviour_model("row"), load_behaviour(rows, workers.rank, workers.size)
+    held = model.get_layer("sequence").items.embeddings.shape
+    loss = fitted(model, data, "binary_crossentropy", workers)
+    with whole_tables(model, optimizer=False):
+        found["behaviour"] = {"loss": loss, "held": list(held)}
+        if workers.rank == 0:
+            found["behaviour"]["weights"] = weights_of(model)
+    keras.utils.set_random_seed(1)
     model, data = tower_model("row", IN_BATCH), load_pairs(rows, workers.rank, workers.size)
-    found["softmax"] = trained_towers(
-        model, data.take(1), retrieval.SoftmaxLoss(), workers, epochs=1
-    )
+    found["softmax"] = fitted(model, data.take(1), retrieval.SoftmaxLoss(), workers, epochs=1)
     return found
 
 

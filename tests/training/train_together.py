@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import warnings
 from pathlib import Path
 
 import keras
@@ -11,6 +12,8 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 from training import TrainingError, compile_model, join_workers, models, optimizers, train
+from training.parallel import workers as joining
+from training.parallel.devices import Device, expect_alike
 
 # Lists of ids; or single ids, whose lookups XLA compiles with the dense part.
 CASES = {"lists": lambda: optimizers.Adam(0.05), "single ids": lambda: optimizers.Adagrad(0.1)}
@@ -77,6 +80,7 @@ def joined_and_different(rows):
     threads = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
     found["threads"] = sum(name.startswith("collective") for name in threads)
     found["refused"] = different(rows, workers)
+    found["unlike"] = unlike(workers)
     # Last, since TensorFlow cannot exchange anything after a step that failed.
     found["refused"]["no rows"] = refused(lambda: fit_rows(workers, 0 if workers.rank else 4))
     return found
@@ -168,6 +172,29 @@ def different(rows, workers):
     }
 
 
+def unlike(workers):
+    """Warnings where the last worker's GPU has another name, more memory, and a little more."""
+    found = {}
+    for case, other in (
+        ("name", Device("GPU", "B", 80.0)),
+        ("memory", Device("GPU", "A", 40.0)),
+        ("driver", Device("GPU", "A", 79.0)),
+    ):
+        own = other if workers.rank == workers.size - 1 else Device("GPU", "A", 80.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            expect_alike(workers, own)
+        found[case] = [str(each.message) for each in caught]
+    return found
+
+
+def on_cpu_and_gpu():
+    """The second worker says that it has a GPU."""
+    if os.environ["TF_CONFIG"].endswith('"index": 1}}'):
+        joining.own_device = lambda: Device("GPU", "NVIDIA H100", 81.6)
+    return refused(join_workers)
+
+
 def fit_rows(workers, rows):
     """One batch of so many rows, or no batch."""
     model = make("single ids")
@@ -228,13 +255,14 @@ class Hanging(keras.callbacks.Callback):
 
 
 def until_one_dies(rows, checkpoint):
-    """The last worker is killed in the second of three epochs."""
+    """The last worker is killed in the second epoch."""
     workers = join_workers()
+    keras.utils.set_random_seed(0)
     data = load(rows, "lists", workers.rank, workers.size)
     callbacks = [Death()] if workers.rank == 2 else []
     return refused(
         lambda: train(
-            make("lists"), data, epochs=3, checkpoint=checkpoint, callbacks=callbacks,
+            make("lists"), data, epochs=EPOCHS, checkpoint=checkpoint, callbacks=callbacks,
             workers=workers,
         )
     )  # fmt: skip
@@ -247,7 +275,7 @@ def resumed(rows, checkpoint):
     def run(hidden=(8,), folder=checkpoint):
         data, model = load(rows, "lists", workers.rank, workers.size), make("lists", hidden)
         return refused(
-            lambda: train(model, data, epochs=3, checkpoint=folder, workers=workers)
+            lambda: train(model, data, epochs=EPOCHS, checkpoint=folder, workers=workers)
         ), weights_of(model)
 
     error, weights = run()

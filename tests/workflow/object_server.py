@@ -104,6 +104,17 @@ class Link:
                 self.put(f"{key}/{path.relative_to(folder)}", path.read_bytes())
         return f"{self.url}/{key}"
 
+    def get_folder(self, key, folder):
+        """Copy a folder of objects into a local one, which is returned."""
+        import obstore
+
+        prefix = f"{self._folder}/{key}"
+        for each in obstore.list(self._store(), prefix).collect():
+            path = folder / each["path"].removeprefix(f"{prefix}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(bytes(self._store().get(each["path"]).bytes()))
+        return folder
+
     def remove(self, key):
         """Remove an object."""
         self._store().delete(f"{self._folder}/{key}")

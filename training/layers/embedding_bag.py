@@ -8,6 +8,8 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.sharding.division import division
+from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
 from training.tables.initial_table import initializer_of
 from training.tables.shared_table import SharedTable
@@ -36,6 +38,7 @@ class EmbeddingBag(keras.layers.Layer):
             root of the count).
         embeddings_initializer: a Keras initializer for the table.
         validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
+        shard: how the table is divided among workers: see `EmbeddingCollection`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -45,11 +48,13 @@ class EmbeddingBag(keras.layers.Layer):
     Output shape: (N, output_dim), in the layer's compute dtype.
 
     Attributes:
-        embeddings: the variable, (input_dim + 1, output_dim), the row for unknown ids last.
+        embeddings: the variable, (input_dim + 1, output_dim), the row for unknown ids last, or this
+            worker's part of it.
         table: a copy of the vectors of the ids, (input_dim, output_dim).
 
     Raises:
-        TrainingError: a size below one, an unknown combiner, or inputs of another shape.
+        TrainingError: a size below one, an unknown combiner or `shard`, inputs of another shape, or a
+            table too large for all workers.
         tf.errors.InvalidArgumentError: on the CPU, row lengths that do not add up to the number of
             values; with `validate_ids` on every device, also for ids out of range.
 
@@ -67,6 +72,8 @@ class EmbeddingBag(keras.layers.Layer):
         combiner: str = "mean",
         embeddings_initializer: Any = "uniform",
         validate_ids: bool = False,
+        *,
+        shard: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -76,6 +83,7 @@ class EmbeddingBag(keras.layers.Layer):
         self.combiner = check_combiner(combiner)
         self.embeddings_initializer = initializer_of(embeddings_initializer)
         self.validate_ids = validate_ids
+        self.shard = check_shard(shard)
         self._table = SharedTable(
             {self.name: input_dim},
             output_dim,
@@ -83,11 +91,12 @@ class EmbeddingBag(keras.layers.Layer):
             combiner,
             name="table",
             dtype=self.dtype_policy,
+            **division({self.name: (input_dim + 1, output_dim)}, self.shard),
         )
 
     @property
     def embeddings(self) -> keras.Variable:
-        """The variable, (input_dim + 1, output_dim)."""
+        """The variable, (input_dim + 1, output_dim), or this worker's part of it."""
         return self._table.embeddings
 
     @property
@@ -127,6 +136,7 @@ class EmbeddingBag(keras.layers.Layer):
             "combiner": self.combiner,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "validate_ids": self.validate_ids,
+            "shard": self.shard,
         }
 
 

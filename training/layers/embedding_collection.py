@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.layers.embedding_bag import check_size, rows_of
-from training.parallel.workers import joined_workers
-from training.sharding.plan import bytes_of_workers, check_shard, check_widths, plan
-from training.sharding.room import expect_room
+from training.sharding.division import division
+from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
 from training.tables.initial_table import initializer_of
 from training.tables.shared_table import SharedTable
@@ -105,7 +104,12 @@ class EmbeddingCollection(keras.layers.Layer):
             combiner = self.combiner if isinstance(self.combiner, str) else self.combiner[name]
             together.setdefault((width, combiner), {})[name] = rows
         several = not isinstance(self.combiner, str)
-        divided = self._divided()
+        own = {
+            name: (rows + 1, width)
+            for name, rows, width in self.embedding_sizes
+            if name not in self.shared
+        }
+        divided = division(own, self.shard)
         return [
             SharedTable(
                 columns,
@@ -119,25 +123,6 @@ class EmbeddingCollection(keras.layers.Layer):
             )
             for (width, combiner), columns in together.items()
         ]
-
-    def _divided(self) -> dict[str, Any]:
-        """Arguments of `SharedTable` that divide it among the workers, if there are several."""
-        workers = joined_workers()
-        if self.shard is None or workers.size == 1:
-            return {}
-        sizes = {
-            name: (rows + 1, width)
-            for name, rows, width in self.embedding_sizes
-            if name not in self.shared
-        }
-        if self.shard == "column":
-            check_widths(self.widths, workers.size)
-            held = [bytes_of_workers(sizes, dict.fromkeys(sizes), workers.size)[0]] * workers.size
-            expect_room(workers, sizes, held)
-            return {"workers": workers}
-        places = plan(sizes, workers.size, self.shard)
-        expect_room(workers, sizes, bytes_of_workers(sizes, places, workers.size))
-        return {"workers": workers, "places": places}
 
     @property
     def embedding_tables(self) -> dict[str, tf.Tensor]:

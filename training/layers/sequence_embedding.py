@@ -23,6 +23,7 @@ class SequenceEmbedding(keras.layers.Layer):
         output_dim: the width of a vector.
         length: the width of the sequence, L.
         embeddings_initializer: a Keras initializer of both tables.
+        shard: how the table of ids is divided among workers: see `EmbeddingCollection`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -46,6 +47,8 @@ class SequenceEmbedding(keras.layers.Layer):
         output_dim: int,
         length: int,
         embeddings_initializer: Any = "uniform",
+        *,
+        shard: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -55,6 +58,7 @@ class SequenceEmbedding(keras.layers.Layer):
             input_dim,
             output_dim,
             embeddings_initializer=self.embeddings_initializer,
+            shard=shard,
             name="items",
             dtype=self.dtype_policy,
         )
@@ -94,4 +98,5 @@ class SequenceEmbedding(keras.layers.Layer):
             "output_dim": self.output_dim,
             "length": self.length,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+            "shard": self.items.shard,
         }

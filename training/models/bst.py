@@ -31,6 +31,7 @@ def bst(
     embeddings_initializer: Any = "uniform",
     dropout: float = 0.0,
     output_name: str = "output",
+    shard: str | None = None,
 ) -> keras.Model:
     """The Behavior Sequence Transformer: whether the target follows a sequence of items.
 
@@ -61,6 +62,7 @@ def bst(
         embeddings_initializer: see `mlp`.
         dropout: see `mlp`; applies in the blocks as well.
         output_name: see `mlp`.
+        shard: how the tables are divided among workers: see `layers.EmbeddingCollection`.
 
     Returns:
         A functional model, not compiled.
@@ -97,6 +99,7 @@ def bst(
         embedding_dim,
         length,
         embeddings_initializer,
+        shard=shard,
         name="sequence",
     )(inputs[sequence], inputs[target])
     attended = keras.layers.Reshape((1, length + 1), name="attended")(present)
@@ -107,7 +110,9 @@ def bst(
     x = keras.layers.Flatten(name="behavior")(x)
     if others.sizes or others.continuous:
         taken = {name: inputs[name] for name in (*others.sizes, *others.continuous)}
-        rest = embedded(others, taken, max_embedding_dim, combiner, embeddings_initializer)
+        rest = embedded(
+            others, taken, max_embedding_dim, combiner, embeddings_initializer, shard=shard
+        )
         x = keras.layers.Concatenate(name="hidden_inputs")([x, rest])
     return assembled("bst", inputs, probability(dense(x, hidden, dropout), output_name))
 

@@ -13,7 +13,7 @@ from training.errors import TrainingError
 from training.keras_signature import model_signature
 from training.network.named_inputs import expect_single, name_inputs
 from training.network.network import Columns
-from training.network.servable import call_on_cpu, is_half, traced
+from training.network.servable import call_on_cpu, is_half, traced, weight_bytes
 from training.saved_model import network_function, network_state
 from training.table_sizes import tables_of
 from workflow.schema.column import Array
@@ -47,6 +47,11 @@ class KerasNetwork:
     def is_half(self) -> bool:
         """Whether it computes in 16-bit floats."""
         return is_half(self.function)
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of its weights."""
+        return weight_bytes(self.function)
 
     def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name."""

@@ -162,6 +162,11 @@ class NearestNetwork:
         """Whether the tower computes in 16-bit floats."""
         return self.tower.is_half
 
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the tower's weights and of the items' vectors."""
+        return self.tower.weight_bytes + int(self.items.vectors.nbytes)
+
     def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name."""
         return _outputs(self.items, self._vectors(tensors), self.k)

@@ -30,6 +30,10 @@ class Network(Protocol):
     def is_half(self) -> bool:
         """Whether it computes in 16-bit floats."""
 
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of its weights, tables among them."""
+
     def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name, (N, k), for tensors of the signature, in this process on its CPU."""
 

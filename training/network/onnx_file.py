@@ -49,6 +49,14 @@ class OnnxFile:
         casts = (a.i for n in graph.node if n.op_type == "Cast" for a in n.attribute if a.i)
         return not _HALF.isdisjoint([*casts, *(t.data_type for t in graph.initializer)])
 
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the model and of the files beside it with its weights."""
+        beside = {*_other_files(self.proto.graph)} if self.folder else set()
+        return int(self.proto.ByteSize()) + sum(
+            (self.folder / name).stat().st_size for name in beside if self.folder
+        )
+
     def _read(self, path: Path) -> onnx.ModelProto:
         try:
             model = onnx.load(path, load_external_data=False)

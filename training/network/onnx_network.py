@@ -127,6 +127,11 @@ class OnnxNetwork:
         """Whether it computes in 16-bit floats."""
         return self.model.file.is_half
 
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of its weights."""
+        return self.model.file.weight_bytes
+
     def columns_of(self, own: str) -> tuple[str, ...]:
         """The columns that feed an input."""
         column = self.columns.get(own, own)

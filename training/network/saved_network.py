@@ -15,7 +15,13 @@ import tensorflow as tf
 from training.errors import TrainingError
 from training.network.named_inputs import expect_single, name_inputs
 from training.network.network import Columns
-from training.network.servable import call_on_cpu, expect_servable, is_half, traced
+from training.network.servable import (
+    call_on_cpu,
+    expect_servable,
+    is_half,
+    traced,
+    weight_bytes,
+)
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
@@ -93,6 +99,11 @@ class SavedNetwork:
     def is_half(self) -> bool:
         """Whether it computes in 16-bit floats."""
         return is_half(self._own)
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of its weights."""
+        return weight_bytes(self._own)
 
     def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name."""

@@ -108,6 +108,11 @@ def is_half(function: Any) -> bool:
     )
 
 
+def weight_bytes(function: Any) -> int:
+    """The bytes of a graph's variables."""
+    return sum(math.prod(v.shape) * v.dtype.size for v in function.variables)
+
+
 def _nodes(graph: Any) -> Iterator[Any]:
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         yield from nodes

@@ -138,7 +138,8 @@ class Collectives:
         own = text.encode()
         with tf.device(self.host):
             lengths = self.gathered(tf.constant([len(own)]), self.reserve(1), self.host)
-            longest = int(tf.reduce_max(lengths))
+            # An operation on nothing ends the process.
+            longest = max(int(tf.reduce_max(lengths)), 1)
             codes = tf.constant(list(own.ljust(longest)), tf.int32)
             together = self.gathered(codes[tf.newaxis], self.reserve(1), self.host).numpy()
         return [

@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.parallel.workers import Workers
 from training.private import abort_collectives, expect_peer
+
+if TYPE_CHECKING:
+    from training.parallel.workers import Workers
 
 _UNHEALTHY = "The following tasks are unhealthy"
 _CRASHED = "The tasks have crashed"

@@ -15,6 +15,7 @@ import tensorflow as tf
 from loader.tensorflow.workers import current_worker
 from training.errors import TrainingError
 from training.parallel.collectives import Collectives
+from training.parallel.devices import expect_alike, own_device
 from training.parallel.meeting import meet
 from training.private import is_tensorflow_in_use
 
@@ -68,7 +69,8 @@ def join_workers(timeout: float = 600.0) -> Workers:
 
     Raises:
         TrainingError: TF_CONFIG is not valid, TensorFlow is in use already, the port is taken, the
-            process has more than one GPU, or a worker does not start in time.
+            process has more than one GPU, a worker does not start in time, or some have a GPU and
+            others none.
 
     Example:
         >>> workers = join_workers()
@@ -98,8 +100,10 @@ def join_workers(timeout: float = 600.0) -> Workers:
         size, rank = current_worker() or (1, 0)
     device = strategy.extended.worker_devices[0]
     collectives = Collectives(size, rank, device, timeout)
-    _JOINED["all"] = Workers(size, rank, addresses, len(chiefs), collectives)
-    return _JOINED["all"]
+    workers = Workers(size, rank, addresses, len(chiefs), collectives)
+    expect_alike(workers, own_device())
+    _JOINED["all"] = workers
+    return workers
 
 
 def joined_workers() -> Workers:

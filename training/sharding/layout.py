@@ -268,5 +268,7 @@ def assign_own(
         own = layout.own(layout.rank, start, kept) if start >= first and kept > 0 else None
         if own is not None:
             block = np.asarray(whole[start - first : start - first + kept])
-            part = variable.value[own.start : own.start + own.count]
-            part.assign(tf.convert_to_tensor(block[own.rows, own.columns], variable.dtype))
+            values = tf.convert_to_tensor(block[own.rows, own.columns], variable.dtype)
+            # Not by a slice of the variable, whose assignment holds a second copy of it.
+            rows = tf.range(own.start, own.start + own.count)
+            variable.value.scatter_update(tf.IndexedSlices(values, rows))

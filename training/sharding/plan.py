@@ -105,6 +105,40 @@ def check_room(sizes: Sizes, held: Sequence[int], room: Sequence[int]) -> None:
     )
 
 
+def check_state_room(
+    kind: str, copies: int, tables: Sequence[int], others: int, left: Sequence[int]
+) -> None:
+    """Raise TrainingError if a worker has no room for the state of its optimizer.
+
+    Args:
+        kind: name of the optimizer.
+        copies: how many values of state it keeps for each weight.
+        tables: bytes of each worker's tables, which it holds already.
+        others: bytes of the other weights, of which each worker has all.
+        left: bytes that each worker has left.
+    """
+    needed = [copies * (own + others) for own in tables]
+    rank = max(range(len(left)), key=lambda rank: needed[rank] - left[rank])
+    if needed[rank] <= left[rank]:
+        return
+    total = sum(tables)
+    least = min(a + b for a, b in zip(left, tables, strict=True)) - copies * others
+    count = -(-(1 + copies) * total // least) if least > 0 else 0
+    workers = f"at least {count} such workers" if count else "workers with more memory"
+    raise TrainingError(
+        f"Expected room on {_workers(len(left))} for the state of {kind}, {copies} times the weights, of "
+        f"which the tables have {_gigabytes(total)}. Received: {_gigabytes(needed[rank])} of state "
+        f"for worker {rank}, which has {_gigabytes(left[rank])} left beside its tables. Start "
+        f'{workers}, with shard="auto" or "row", use an optimizer with less state (SGD without '
+        "momentum has none, Adagrad as much as the weights, Adam twice), narrow the vectors "
+        "(max_embedding_dim), or bound the ids (ops.Categorify(max_size=...) or ops.HashBucket)."
+    )
+
+
+def _workers(count: int) -> str:
+    return "one worker" if count == 1 else f"{count} workers"
+
+
 def _bytes(sizes: Sizes, names: Sequence[str] | Mapping[str, object]) -> int:
     return sum(sizes[name][0] * sizes[name][1] * _BYTES for name in names)
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
+from loader.errors import LoaderError
 from loader.tensorflow.memory import gpu_megabytes
 from training.parallel.failures import together
 from training.parallel.workers import Workers
-from training.sharding.plan import Sizes, check_room
+from training.sharding.layout import layout_of
+from training.sharding.plan import Sizes, check_room, check_state_room
+
+# Bytes of state from which one worker alone asks its driver, which takes a tenth of a second.
+_LARGE = 10**9
 
 
 def expect_room(workers: Workers, sizes: Sizes, held: Sequence[int]) -> None:
@@ -29,6 +37,53 @@ def expect_room(workers: Workers, sizes: Sizes, held: Sequence[int]) -> None:
         check_room(sizes, held, [json.loads(each) for each in room])
 
 
+def expect_room_for_state(workers: Workers, model: keras.Model, optimizer: keras.Optimizer) -> None:
+    """Raise TrainingError on all workers if one has no room for the state of its optimizer.
+
+    Args:
+        workers: one worker alone, or several with divided tables, all of which call this.
+        model: a model whose weights are made.
+        optimizer: one whose state is not made yet.
+    """
+    copies, kind = copies_in(optimizer), type(optimizer).__name__
+    on_gpu = bool(tf.config.list_logical_devices("GPU"))
+    own, others = 0, 0
+    for variable in model.trainable_variables:
+        if on_gpu and "GPU" not in variable.value.device:
+            continue  # its state is on the host as well
+        size = math.prod(variable.shape) * variable.value.dtype.size
+        if layout_of(variable) is None:
+            others += size
+        else:
+            own += size
+    if workers.collectives is None:
+        if on_gpu and copies * others > _LARGE:
+            with suppress(LoaderError):  # a container without the driver's tools
+                check_state_room(kind, copies, [others], 0, [_left(workers)])
+        return
+    with together(workers):
+        workers.collectives.texts("")  # now all have made their tables
+        texts = workers.collectives.texts(json.dumps([own, _left(workers)]))
+    tables, left = zip(*map(json.loads, texts), strict=True)
+    check_state_room(kind, copies, tables, others, left)
+
+
+def copies_in(optimizer: keras.Optimizer) -> int:
+    """How many values of state an optimizer keeps for each weight; 0 if that is unknown.
+
+    Example:
+        >>> copies_in(keras.optimizers.Adam()), copies_in(keras.optimizers.SGD())
+        (2, 0)
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    copies = int(bool(inner.use_ema))
+    if isinstance(inner, keras.optimizers.Adam):
+        return copies + 2 + int(inner.amsgrad)
+    if isinstance(inner, keras.optimizers.SGD):
+        return copies + int(inner.momentum != 0)
+    return copies + int(isinstance(inner, keras.optimizers.Adagrad))
+
+
 def free_memory() -> int:
     """Bytes of this host's memory that a process may take without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
@@ -36,6 +91,13 @@ def free_memory() -> int:
         if name == "MemAvailable":
             return int(rest.split()[0]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _left(workers: Workers) -> int:
+    """Bytes that this worker has left."""
+    if tf.config.list_logical_devices("GPU"):
+        return _room(workers) - int(tf.config.experimental.get_memory_info("GPU:0")["current"])
+    return _room(workers)
 
 
 def _room(workers: Workers) -> int:

@@ -13,6 +13,7 @@ from training.optimizers.rows import SparseRows
 from training.parallel import Workers
 from training.parallel.workers import expect_workers
 from training.sharding.layout import layout_of
+from training.sharding.room import expect_room_for_state
 from training.split import loop, replicas
 from training.split.exchange import Exchange
 from training.split.precision import policy_of
@@ -73,8 +74,10 @@ def compile_model(
 
     Raises:
         TrainingError: the model cannot be split, unknown precision, or `precision` or several
-            `workers` without `split` or with a loss that is no mean. In `fit`: a worker is lost, or
-            has no rows, or another model, optimizer, batch size or number of steps.
+            `workers` without `split` or with a loss that is no mean. The optimizer's state does not
+            fit beside the tables: of one worker alone on a GPU, or of tables that are divided among
+            workers, who then all make this call. In `fit`: a worker is lost, or has no rows, or
+            another model, optimizer, batch size or number of steps.
 
     Example:
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])
@@ -96,6 +99,8 @@ def compile_model(
     is_divided = any(layout_of(variable) is not None for variable in model.variables)
     if is_divided:
         _expect_rows_alone(workers, optimizer, precision)
+    if model.built and not optimizer.built and (is_divided or workers.size == 1):
+        expect_room_for_state(workers, model, optimizer)
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
     # Keras reads the attributes; without own ones the model has its class's methods.
     loop.uninstall(model)

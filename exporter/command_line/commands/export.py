@@ -15,15 +15,9 @@ from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Items, K, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.words import (
-    Json,
-    NullValue,
-    StorageOption,
-    answer,
-    pairs,
-    with_nulls,
-)
+from exporter.command_line.words import Json, NullValue, StorageOption, answer, pairs, with_nulls
 from exporter.plan.runtime import AUTO, RUNTIMES
+from workflow.data.object_stores import is_url
 
 
 def export(
@@ -33,9 +27,11 @@ def export(
         Path,
         typer.Option(help="The network: a .keras or .onnx file, or the folder of a SavedModel."),
     ] = Path("model.keras"),
-    repository: Annotated[Path, typer.Option(help="The model repository; made if missing.")] = Path(
-        "models"
-    ),
+    repository: Annotated[
+        str,
+        typer.Option(help="The model repository, made if missing, or a folder of an object store."),
+    ] = "models",
+    storage_option: StorageOption = None,
     items: Items = None,
     k: K = 10,
     label: Annotated[
@@ -64,7 +60,6 @@ def export(
         list[str] | None,
         typer.Option(help="Raw data: its first rows warm the server up before it is ready."),
     ] = None,
-    storage_option: StorageOption = None,
     null_value: NullValue = None,
     prove: Annotated[
         str,
@@ -92,8 +87,9 @@ def export(
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """
     page = page_place(html, no_html, f"{name}.export.html")
+    stored = is_url(repository)
     for name_of, words in (("--null-value", null_value), ("--storage-option", storage_option)):
-        if words and not golden_rows:
+        if words and not golden_rows and not (stored and words is storage_option):
             raise CommandError(f"Expected {name_of} with --golden-rows FILE. Received: it alone.")
     golden: Any = with_nulls(golden_rows, null_value) if golden_rows else None
     connection = pairs(storage_option, "--storage-option")
@@ -104,7 +100,7 @@ def export(
     from workflow import Workflow  # noqa: PLC0415
 
     fitted = Workflow.load(workflow)
-    if connection:
+    if connection and (not stored or any(map(is_url, golden_rows or ()))):
         golden = first_rows(golden, fitted.input_schema, MOST_GIVEN, connection).collect()
     named: dict[str, Any] = {
         "runtime": runtime,
@@ -122,6 +118,7 @@ def export(
         sparse_max=_widths(sparse_max),
         version=version,
         serving=options,
+        storage_options=connection if stored else None,
     )
     answer(
         as_json,

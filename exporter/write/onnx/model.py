@@ -13,13 +13,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from exporter.errors import ExportError
 from exporter.plan.plan import Writer
+from exporter.plan.runtime import EMBEDDED_BYTES, TABLES_FILE
 from exporter.write.onnx.opsets import expect_opsets, opsets_of, with_opsets
-from workflow.expressions.onnx import OUTPUT_SUFFIX, save_onnx
+from workflow.expressions.onnx import OUTPUT_SUFFIX, expect_fits, save_onnx
 from workflow.schema.dtypes import SchemaError
 
-FILE, TABLES_FILE = "model.onnx", "tables.data"
-# Larger tables go to a separate file: inside they would be copied three times.
-EMBEDDED_BYTES = 64_000_000
+FILE = "model.onnx"
 # Servers map such a file into memory by pages.
 _PAGE = 4096
 
@@ -55,6 +54,13 @@ class OnnxModel:
         Raises:
             ExportError: vocabularies too large for the format.
         """
+        try:
+            self._write(folder)
+        except SchemaError as error:
+            raise ExportError(str(error)) from error
+
+    def _write(self, folder: Path) -> None:
+        expect_fits(self.proto)  # before large tables are written
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
         arrays = {name: table.read() for name, table in self.tables.items()}
@@ -64,10 +70,7 @@ class OnnxModel:
             model.graph.initializer.extend(
                 numpy_helper.from_array(array, name) for name, array in arrays.items()
             )
-        try:
-            save_onnx(model, folder / FILE)
-        except SchemaError as error:
-            raise ExportError(str(error)) from error
+        save_onnx(model, folder / FILE)
 
 
 def writers(models: Mapping[str, OnnxModel], server: str | None) -> dict[str, Writer]:

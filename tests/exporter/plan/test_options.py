@@ -23,6 +23,7 @@ def test_options_reach_the_config(export):
         max_list_length=8,
         max_string_bytes=9,
         golden_rows=rows(),
+        server_memory_gb=8,
     )
     report = export(serving=options)
     nvt, tf_, ensemble = configs(report).values()

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import keras
 import numpy as np
 import polars as pl
 import pytest
@@ -142,6 +143,24 @@ def test_workers_that_differ_are_an_error_on_all(found, what, messages):
             assert message in worker["refused"][what]
 
 
+def test_workers_with_and_without_a_gpu_are_an_error_on_all(tmp_path):
+    for error in found_by(start(2, tmp_path, program.on_cpu_and_gpu), tmp_path):
+        assert "of one kind for all workers. Received: a CPU on worker 0 (localhost:" in error
+        assert "a GPU (NVIDIA H100, 81.6 GB) on worker 1 (localhost:" in error
+        assert "CUDA_VISIBLE_DEVICES=-1" in error
+
+
+def test_unlike_gpus_are_a_warning_of_the_first_worker(found):
+    first, *others = (worker["unlike"] for worker in found)
+    for other in others:
+        assert other == {"name": [], "memory": [], "driver": []}
+    (name,), (memory,) = first["name"], first["memory"]
+    assert "a GPU (A, 80 GB) on worker 0 (localhost:" in name
+    assert f"a GPU (B, 80 GB) on worker {len(others)} (localhost:" in name
+    assert f"a GPU (A, 40 GB) on worker {len(others)} (localhost:" in memory
+    assert first["driver"] == []
+
+
 @pytest.mark.long
 def test_batches_of_unequal_rows_are_an_error_on_all(tmp_path):
     for error in found_by(start(2, tmp_path, program.unequal_rows), tmp_path):
@@ -159,7 +178,6 @@ def test_an_overflow_of_one_worker_skips_the_step_on_all(tmp_path):
     assert np.isfinite([v for w in first["bfloat16"]["weights"] for v in np.ravel(w)]).all()
 
 
-@pytest.mark.long
 def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     run = tmp_path / "run"
     workers = start(3, tmp_path, program.until_one_dies, rows, run, chief=True)
@@ -170,9 +188,17 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     first, second = found_by(start(2, tmp_path, program.resumed, rows, run), tmp_path)
     assert first == second
     assert first["error"] == "nothing"
+    keras.utils.set_random_seed(0)
+    model = program.make("lists")
+    compile_model(model, "adam")
+    three, two = ([*joined(rows, "lists", size)] for size in (3, 2))
+    for epoch in (three[0], two[1]):
+        model.fit(epoch, verbose=0, shuffle=False)
+    for own, expected in zip(first["weights"], model.get_weights(), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
     assert "Build the model that was saved" in first["other model"]
-    assert "the same first epoch, from the checkpoint. Received: 3 on wor" in first["elsewhere"]
-    assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 3
+    assert "the same first epoch, from the checkpoint. Received: 2 on wor" in first["elsewhere"]
+    assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 2
 
 
 @pytest.mark.long

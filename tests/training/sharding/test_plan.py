@@ -1,12 +1,14 @@
 """The plan that divides tables among workers, and the parts that follow from it."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import TrainingError
+from training import TrainingError, optimizers
 from training.sharding.layout import ByColumn, ByRow
-from training.sharding.plan import bytes_of_workers, check_room, plan
+from training.sharding.plan import bytes_of_workers, check_room, check_state_room, plan
+from training.sharding.room import copies_in
 
 # Criteo's shape, with tables from 10 to a million rows.
 CRITEO = {f"C{n}": (int(rows), 16) for n, rows in enumerate(np.geomspace(10, 1_000_000, 26))}
@@ -47,6 +49,41 @@ def test_tables_too_large_for_all_workers_are_an_error_with_their_number():
     text = "room on 2 workers for tables of 200 GB. Received: 100 GB for worker 1, which has 60 GB."
     assert text in str(error.value)
     assert "Start at least 4 such workers" in str(error.value)
+
+
+def test_state_too_large_beside_the_tables_is_an_error_with_the_number_of_workers():
+    tables, others = [60 * 10**9] * 2, 10**9
+    check_state_room("Adagrad", 1, tables, others, [61 * 10**9] * 2)
+    with pytest.raises(TrainingError) as error:
+        check_state_room("Adam", 2, tables, others, [130 * 10**9, 20 * 10**9])
+    assert "for the state of Adam, 2 times the weights, of which the tables have 120 GB" in str(
+        error.value
+    )
+    assert "122 GB of state for worker 1, which has 20 GB left beside its tables" in str(
+        error.value
+    )
+    # 360 GB in all, and 80 - 2 GB on the smaller one.
+    assert "Start at least 5 such workers" in str(error.value)
+    with pytest.raises(TrainingError, match="Start workers with more memory"):
+        check_state_room("Adam", 2, [10**9], 10**9, [10**9])
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optimizers.SGD(),
+        optimizers.SGD(momentum=0.9),
+        optimizers.Adagrad(),
+        optimizers.Adam(),
+        optimizers.Adam(amsgrad=True),
+        keras.optimizers.AdamW(use_ema=True),
+        optimizers.LossScaleOptimizer(optimizers.Adam()),
+    ],
+)
+def test_the_state_is_as_large_as_it_is_when_it_is_made(optimizer):
+    copies = copies_in(optimizer)
+    optimizer.build([keras.Variable(np.zeros([7, 3], "float32"))])
+    assert copies == sum(variable.shape == (7, 3) for variable in optimizer.variables)
 
 
 HEIGHTS, WIDTH = [7, 1, 12, 3], 6

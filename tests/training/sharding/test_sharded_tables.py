@@ -1,5 +1,7 @@
 """Tables that are divided among several processes, each a worker of TF_CONFIG, on this machine's CPU."""
 
+import signal
+
 import keras
 import numpy as np
 import polars as pl
@@ -67,7 +69,9 @@ def ones(rows, found):
 
 
 def as_data(batches):
-    signature = tf.nest.map_structure(lambda t: tf.TensorSpec((None, 1), t.dtype), batches[0])
+    signature = tf.nest.map_structure(
+        lambda t: tf.TensorSpec((None, t.shape[1]), t.dtype), batches[0]
+    )
     data = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
     return data.apply(tf.data.experimental.assert_cardinality(len(batches)))
 
@@ -133,6 +137,18 @@ def test_misuse_is_an_error(found, what, messages):
             assert message in worker["refused"][what]
 
 
+def test_no_room_for_the_optimizers_state_is_an_error_before_it_is_made(found):
+    # By hand: 55 rows of 6 and 51 of 12 values are divided, 36 x 8 + 8 + 8 + 1 values are not.
+    most = [-(-55 // len(found)) * 6 + 51 // len(found) * 12, 305]
+    for worker in found:
+        error = worker["refused"]["adam's state"]
+        assert f"Expected room on {len(found)} workers for the state of Adam, 2 times" in error
+        assert "for worker 1, which has" in error
+        assert worker["refused"]["no state"] == "nothing"
+    state = float(error.partition("Received: ")[2].split()[0]) * 1e9
+    assert abs(state - 2 * 4 * sum(most)) < 2 * 4 * 24
+
+
 def test_a_width_that_does_not_divide_is_an_error(found):
     for worker in found:
         error = worker["refused"]["width"]
@@ -154,8 +170,9 @@ def test_one_worker_alone_holds_whole_tables():
     assert restored.shard == "column"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("numbers", [(2, 3), (3, 1), (1, 2)])
+@pytest.mark.parametrize(
+    "numbers", [(3, 1), *(pytest.param(each, marks=pytest.mark.long) for each in [(2, 3), (1, 2)])]
+)
 def test_a_checkpoint_resumes_with_another_number_of_workers(rows, tmp_path, numbers):
     results = tmp_path / "results"
     for number, epochs in zip(numbers, (1, 2), strict=True):
@@ -168,10 +185,15 @@ def test_a_checkpoint_resumes_with_another_number_of_workers(rows, tmp_path, num
     model = keras.saving.load_model(tmp_path / "2.keras")
     for own, expected in zip(model.get_weights(), found[0]["weights"], strict=True):
         np.testing.assert_array_equal(own, np.array(expected, "float32"))
+    assert_resumed_as_one(found[0], rows, numbers)
+
+
+def assert_resumed_as_one(first, rows, numbers):
+    """Weights and state are those of one process, with so many workers' batches in each epoch."""
     one = resumed_as_one(rows, numbers)
-    for own, expected in zip(found[0]["weights"], one.get_weights(), strict=True):
+    for own, expected in zip(first["weights"], one.get_weights(), strict=True):
         np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
-    for own, expected in zip(found[0]["state"], one.optimizer.variables, strict=True):
+    for own, expected in zip(first["state"], one.optimizer.variables, strict=True):
         np.testing.assert_allclose(own, expected.numpy(), rtol=0, atol=1e-6)
 
 
@@ -187,6 +209,40 @@ def resumed_as_one(rows, numbers):
     return model
 
 
+def fitted_as_one(model, loaders):
+    """The losses of one process with the joined batches of workers' loaders."""
+    losses = []
+    compile_model(model, program.OPTIMIZERS["auto"]())
+    for _ in range(program.EPOCHS):
+        batches = [
+            tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *pair)
+            for pair in zip(*loaders, strict=True)
+        ]
+        history = model.fit(as_data(batches), verbose=0, shuffle=False).history
+        losses.append(history["loss"][0])
+    return losses
+
+
+@pytest.mark.long
+def test_a_worker_that_dies_while_tables_are_divided_ends_all_and_fewer_resume(rows, tmp_path):
+    workers = start(3, tmp_path, program.until_one_dies, rows, tmp_path)
+    workers[2].join(200)
+    assert workers[2].exitcode == -signal.SIGKILL
+    for error in found_by(workers[:2], tmp_path, timeout=30):
+        assert "Expected all 3 workers to train until the end. Received: worker 2 (local" in error
+    found = found_by(start(2, tmp_path, program.up_to, rows, tmp_path, 2, "auto"), tmp_path)
+    assert_resumed_as_one(found[0], rows, (3, 2))
+
+
+@pytest.mark.long
+def test_tables_are_gathered_and_saved_without_a_second_copy(tmp_path):
+    first, second = found_by(start(2, tmp_path, program.gathered, tmp_path), tmp_path)
+    assert 0.9 < first["gathered"] < 1.3, "the whole table, beside the half that the worker holds"
+    assert second["gathered"] < 0.2
+    assert first["saved"] < 0.3
+    assert first["bytes"] > 400_001 * 128 * 4
+
+
 @pytest.fixture(scope="module")
 def towers(rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("towers")
@@ -198,17 +254,9 @@ def towers(rows, tmp_path_factory):
     ["row", *(pytest.param(s, marks=pytest.mark.long) for s in ("auto", "table", "column"))],
 )
 def test_towers_with_divided_tables_train_as_whole_ones(rows, towers, shard):
-    loaders = [program.load_pairs(rows, rank, 2) for rank in range(2)]
     keras.utils.set_random_seed(1)
-    model, losses = program.tower_model(None), []
-    program.compile_model(model, program.OPTIMIZERS["auto"](), "binary_crossentropy")
-    for _ in range(program.EPOCHS):
-        batches = [
-            tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *pair)
-            for pair in zip(*loaders, strict=True)
-        ]
-        history = model.fit(as_data(batches), verbose=0, shuffle=False).history
-        losses.append(history["loss"][0])
+    model = program.tower_model(None)
+    losses = fitted_as_one(model, [program.load_pairs(rows, rank, 2) for rank in range(2)])
     want = program.state_of(model)
     for worker in towers:
         np.testing.assert_allclose(worker[shard]["loss"], losses, rtol=0, atol=1e-6)
@@ -218,6 +266,20 @@ def test_towers_with_divided_tables_train_as_whole_ones(rows, towers, shard):
     for kind in ("weights", "state"):
         for own, expected in zip(towers[0][shard][kind], want[kind], strict=True):
             np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
+
+
+def test_a_sequence_with_a_divided_table_trains_as_with_a_whole_one(rows, towers):
+    keras.utils.set_random_seed(1)
+    model = program.behaviour_model(None)
+    losses = fitted_as_one(model, [program.load_behaviour(rows, rank, 2) for rank in range(2)])
+    for worker in towers:
+        np.testing.assert_allclose(worker["behaviour"]["loss"], losses, rtol=0, atol=1e-6)
+    assert towers[0]["behaviour"]["held"] == [26, 6]
+    weights = towers[0]["behaviour"]["weights"]
+    for own, expected in zip(weights, model.get_weights(), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-5)
+    layer = layers.SequenceEmbedding(50, 6, length=5, shard="row")
+    assert layers.SequenceEmbedding.from_config(layer.get_config()).items.shard == "row"
 
 
 def test_items_of_a_workers_own_batch_are_its_negatives(rows, towers):

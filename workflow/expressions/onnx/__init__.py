@@ -6,7 +6,7 @@ The only part of `workflow` that imports onnx; import it only where ONNX is need
 from .checks import Rows
 from .graph import IR_VERSION, OPSET
 from .interpreter import OnnxInterpreter
-from .wire import OUTPUT_SUFFIX, WIDTHS_SUFFIX, save_onnx, to_onnx
+from .wire import OUTPUT_SUFFIX, WIDTHS_SUFFIX, expect_fits, save_onnx, to_onnx
 
 __all__ = [
     "IR_VERSION",
@@ -15,6 +15,7 @@ __all__ = [
     "WIDTHS_SUFFIX",
     "OnnxInterpreter",
     "Rows",
+    "expect_fits",
     "save_onnx",
     "to_onnx",
 ]

@@ -88,6 +88,25 @@ def to_onnx(
     return graph.model(name)
 
 
+def expect_fits(model: onnx.ModelProto, *, external_data: bool | None = None) -> bool:
+    """Whether `save_onnx` writes tables to the other file; its arguments.
+
+    Raises:
+        SchemaError: vocabularies too large for the format.
+    """
+    inside = model.ByteSize()
+    if external_data is None:
+        external_data = inside > EXTERNAL_DATA_BYTES
+    if external_data:
+        inside -= sum(tensor.ByteSize() for tensor in model.graph.initializer)
+    if inside > PROTOBUF_BYTES:
+        raise SchemaError(
+            f"Expected vocabularies that fit into an ONNX file, 2 GB. Received: {inside} bytes. "
+            "Use max_size or freq_threshold in Categorify, or another runtime."
+        )
+    return external_data
+
+
 def save_onnx(
     model: onnx.ModelProto, path: str | os.PathLike[str], *, external_data: bool | None = None
 ) -> None:
@@ -103,17 +122,7 @@ def save_onnx(
         SchemaError: vocabularies too large for the format.
     """
     path = Path(path)
-    if external_data is None:
-        external_data = model.ByteSize() > EXTERNAL_DATA_BYTES
-    inside = model.ByteSize()
-    if external_data:
-        inside -= sum(tensor.ByteSize() for tensor in model.graph.initializer)
-    if inside > PROTOBUF_BYTES:
-        raise SchemaError(
-            f"Expected vocabularies that fit into an ONNX file, 2 GB. Received: {inside} bytes. "
-            "Use max_size or freq_threshold in Categorify, or another runtime."
-        )
-    if external_data:
+    if expect_fits(model, external_data=external_data):
         location = path.with_suffix(".data")
         location.unlink(missing_ok=True)  # onnx would append to it
         onnx.save_model(

@@ -1,0 +1,126 @@
+"""A model repository in an object store, in which a server sees a new model complete or not at all.
+
+A store renames nothing, so a repository is made and proven in a folder of this machine and then copied,
+object by object. The order is what protects a server that starts or polls meanwhile: a model's config is
+there before the file that its backend loads, everything that this file needs is there before both, and
+steps are there before the config of their ensemble, which is the last object of all. An object beside the
+models, which is none to a server, excludes a second export of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from exporter.errors import ExportError
+from exporter.repository.manifest import CONFIG
+from workflow import WorkflowError
+from workflow.data.bucket import Bucket
+from workflow.data.object_stores import Objects
+
+# The files that Triton's backends load; without them a model is refused, whatever its config.
+_LOADED = ("model.py", "model.onnx", "saved_model.pb")
+
+
+class StoredRepository:
+    """A folder of an object store with models.
+
+    Args:
+        url: its path, such as "s3://bucket/models".
+        storage_options: how to connect to the store.
+
+    Raises:
+        ExportError: the store is unknown or cannot be reached.
+    """
+
+    def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
+        self.url = url.rstrip("/")
+        with _store_errors():
+            self._folder = Objects(storage_options).path(url)
+
+    @property
+    def _bucket(self) -> Bucket:
+        return self._folder.bucket
+
+    def expect_none(self, models: Sequence[str]) -> None:
+        """Check that there is no object of any of these models.
+
+        Raises:
+            ExportError: there is one.
+        """
+        for model in models:
+            with _store_errors():
+                found, _ = self._bucket.list(self._key(model), deep=True)
+            if found:
+                raise ExportError(
+                    f"Expected no model {model!r} in {self.url}, since a store replaces files one by one, "
+                    f"and a server would see a mixture. Received: {len(found)} objects, as "
+                    f"{self._bucket.root}/{min(found)}. Export to another folder, such as one for each "
+                    "version, and point the server there; or, if no server reads it, as after an export "
+                    f"that was killed, remove it: aws s3 rm --recursive {self.url}/{model}."
+                )
+
+    def copy(self, repository: Path, models: Sequence[str]) -> None:
+        """Copy the models of a repository that has no others.
+
+        Args:
+            repository: the repository.
+            models: the steps, and the published model last.
+
+        Raises:
+            ExportError: there are such models already, or the store cannot be written; nothing is left.
+        """
+        lock = self._key(f".{models[-1]}.export")
+        try:
+            with _store_errors():
+                self._bucket.put(lock, b"", new=True)
+        except FileExistsError:
+            raise ExportError(
+                f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
+                "one that has begun and not ended. Wait for it. If it was killed, remove its mark: "
+                f"aws s3 rm {self._bucket.root}/{lock}."
+            ) from None
+        begun = [lock]
+        try:
+            self.expect_none(models)
+            for file in in_order(repository, models):
+                begun.append(self._key(file.relative_to(repository).as_posix()))
+                with _store_errors():
+                    self._bucket.put(begun[-1], file)
+        except BaseException:
+            # The config of the ensemble first, the mark last; what cannot be removed has the mark.
+            with suppress(WorkflowError):
+                self._bucket.remove(begun[::-1])
+            raise
+        with _store_errors():
+            self._bucket.remove([lock])
+
+    def _key(self, path: str) -> str:
+        return f"{self._folder.key}/{path}".lstrip("/")
+
+
+def in_order(repository: Path, models: Sequence[str]) -> list[Path]:
+    """The files of models in an order in which a server sees each of them complete or not at all.
+
+    Args:
+        repository: the model repository.
+        models: the steps, and the published model last.
+    """
+
+    def place(file: Path) -> tuple[int, bool, bool, str]:
+        model = file.relative_to(repository).parts[0]
+        is_config = file == repository / model / CONFIG
+        return models.index(model), file.name in _LOADED, is_config, file.as_posix()
+
+    files = [f for model in models for f in (repository / model).rglob("*") if f.is_file()]
+    return sorted(files, key=place)
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except WorkflowError as error:
+        raise ExportError(str(error)) from error
