@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from training.chart import line_chart
+from workflow.picture.line_chart import line_chart
 
 _EPOCHS = 6  # as many as fit into 80 columns beside the metrics' names
 
