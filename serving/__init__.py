@@ -18,6 +18,8 @@ from serving.perf_analyzer import write_perf_analyzer_input
 from serving.prove.parity import check_parity
 from serving.prove.report import ParityReport
 from serving.scoring import predict_to_parquet
+from serving.watch.skew import Skew
+from serving.watch.skew_history import SkewHistory
 from serving.watch.skew_monitor import SkewMonitor
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "ParityReport",
     "ServerError",
     "ServerUnavailableError",
+    "Skew",
+    "SkewHistory",
     "SkewMonitor",
     "Tls",
     "TritonServer",

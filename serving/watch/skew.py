@@ -24,8 +24,13 @@ class Skew:
         figure: "nulls", "unknown", "outside" (of the range in the training), or "length".
         served: the share of the values, or the mean number of a row's values.
         expected: the same according to the training; None if that is not known.
-        deviates: whether the two differ by more than SHARE or LENGTH, and by more than chance
-            explains.
+        deviates: whether the two differ by more than 0.01, or of a mean length by a tenth, and by
+            more than chance explains.
+
+    Example:
+        >>> skew = Skew("shop 1", "price", "nulls", served=0.5, expected=0.25, deviates=True)
+        >>> skew.served - skew.expected
+        0.25
     """
 
     model: str
