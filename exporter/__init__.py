@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from exporter.export import export_ensemble
     from exporter.network.nearest_items import NearestItems
     from exporter.plan.options import ServingOptions
+    from exporter.report.parity_page import parity_page
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
     from exporter.repository.versions import rollback
@@ -25,6 +26,7 @@ __all__ = [
     "ServingOptions",
     "export_ensemble",
     "export_tensorflow_ensemble",
+    "parity_page",
     "rollback",
     "verify",
 ]
@@ -38,6 +40,7 @@ _MODULES = {
     "ServingOptions": "plan.options",
     "export_ensemble": "export",
     "export_tensorflow_ensemble": "tensorflow_ensemble",
+    "parity_page": "report.parity_page",
     "rollback": "repository.versions",
     "verify": "repository.verify",
 }

@@ -17,13 +17,14 @@ from training.errors import TrainingError
 from training.item_vectors import ItemVectors
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
+from workflow.schema.own_names import OwnNames
 
 # Not an output, but what `as_served` needs.
 _VECTOR = "vector of the query"
 
 
 @dataclass(frozen=True)
-class NearestItems:
+class NearestItems(metaclass=OwnNames):
     """A query's tower with the catalogue in which its vector is looked up, to be exported as one.
 
     The answer to each row is the k items whose vectors have the largest dot products with the

@@ -9,6 +9,7 @@ from typing import Any
 from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
 from exporter.plan.runtime import AUTO, RUNTIMES, RuntimeKind
+from workflow.schema.own_names import OwnNames
 from workflow.wire.request_rules import LIMITS
 
 PROOFS = ("process", "server", "auto")
@@ -24,7 +25,7 @@ _BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
 
 
 @dataclass(frozen=True)
-class ServingOptions:
+class ServingOptions(metaclass=OwnNames):
     """Options of an export.
 
     Attributes:

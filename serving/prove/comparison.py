@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from serving.errors import ClientError
-from serving.prove.report import FEATURE_TOLERANCE, DifferingRow, OutputParity
+from serving.prove.report import FEATURE_TOLERANCE, ComparedRow, OutputParity
 from workflow.expressions.polars.series import to_column
 from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, decode, encode
@@ -197,15 +197,13 @@ def _summary(name: str, kind: str, differs: Array, gaps: Array) -> OutputParity:
 
 def _worst(
     differs: Array, gaps: Array, offline: Array | pl.Series, served: Array | pl.Series
-) -> tuple[DifferingRow, ...]:
-    """The rows that differ most, those beyond the tolerance first."""
-    rows = np.flatnonzero(differs | (gaps > 0))
-    order = np.lexsort((-gaps[rows], ~differs[rows]))[:_MOST_ROWS]
+) -> tuple[ComparedRow, ...]:
+    """The rows with the largest differences, those beyond the tolerance first."""
     return tuple(
-        DifferingRow(
+        ComparedRow(
             row, as_text(offline[row]), as_text(served[row]), float(gaps[row]), not differs[row]
         )
-        for row in map(int, rows[order])
+        for row in map(int, np.lexsort((-gaps, ~differs))[:_MOST_ROWS])
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from serving.watch.metrics import Scrape
 from triton_models.preprocess.input_metrics import COUNTERS, GAUGES
+from workflow.schema.own_names import OwnNames
 
 # A share may differ from the training by this much, and a mean length by this part of it.
 SHARE, LENGTH = 0.01, 0.1
@@ -15,7 +16,7 @@ ERRORS = 4.0
 
 
 @dataclass(frozen=True)
-class Skew:
+class Skew(metaclass=OwnNames):
     """A figure of one column, in requests and in the training.
 
     Attributes:

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import threading
 from html import unescape
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from public_names import public_names
 
 import exporter
 import loader
@@ -45,8 +45,6 @@ PAGES = [
 # What a browser fetches to show a page: no links that a reader may follow.
 FETCHED = re.compile(r"""<(?:script|img|iframe|source)[^>]*?\ssrc=["']?([^"'\s>]+)|<link[^>]*?\shref=["']?([^"'\s>]+)""")  # fmt: skip # noqa: E501
 IN_STYLES = re.compile(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""")
-# A name that needs a package of which the tests do without.
-FRAMEWORKS = {"TorchLoader": "torch", "JaxLoader": "jax"}
 ELSEWHERE = re.compile(r"(?:https?:)?//")
 
 
@@ -68,19 +66,6 @@ def site(tmp_path_factory):
     done = build(ROOT, folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
-
-
-def public_names(module):
-    """Each public object with its module, as Python itself imports them."""
-    for name in module.__all__:
-        framework = FRAMEWORKS.get(name)
-        if framework and find_spec(framework) is None:
-            continue
-        value = getattr(module, name)
-        if hasattr(value, "__all__"):
-            yield from public_names(value)
-        else:
-            yield module.__name__, name, value
 
 
 def shown_text(page: Path) -> str:
