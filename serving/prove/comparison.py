@@ -211,11 +211,13 @@ def as_text(value: Any) -> str:
     """A value of a row for a reader, cut if it is long.
 
     Example:
-        >>> as_text(None), as_text(np.array([0.5])), as_text("a" * 1000)[-3:]
-        ('null', '0.5', 'aa…')
+        >>> as_text(None), as_text(np.array([0.1], np.float32)), as_text("a" * 1000)[-3:]
+        ('null', '0.1', 'aa…')
     """
     if isinstance(value, np.ndarray):
         numbers = value.reshape(-1)[: _MOST_ELEMENTS + 1].tolist()
+        if value.dtype == np.float32:  # with the digits that distinguish float32
+            numbers = [float(str(np.float32(number))) for number in numbers]
         value = numbers[0] if value.size == 1 else numbers
     elif isinstance(value, pl.Series):
         value = value.head(_MOST_ELEMENTS + 1).to_list()

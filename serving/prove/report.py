@@ -145,9 +145,10 @@ class ParityReport(metaclass=OwnNames):
             ".parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
             ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}"
             "@media(max-width:40rem){.parity td,.parity th{padding:4px 6px}}"
-            ".parity th{white-space:nowrap}.parity .worst{overflow-x:auto}"
+            ".parity .worst{overflow-x:auto}.parity .worst th{white-space:nowrap}"
             ".parity .worst td,.parity .worst th{text-align:left;"
-            "vertical-align:top;min-width:5rem;max-width:22rem;overflow-wrap:anywhere}</style>"
+            "vertical-align:top;max-width:22rem;overflow-wrap:anywhere}"
+            ".parity .worst td:nth-child(n+3):nth-child(-n+5){min-width:6rem}</style>"
             f'<p><b style="color:{color}">Parity {verdict}</b>: {safe(self.model)}, {self.rows:,} rows, '
             f"tolerance {self.tolerance:g}, generation <code>{safe(self.generation)}</code></p>"
             f"{table(cells, head, failed)}<p>{'<br/>'.join(self._notes())}</p>{self._worst()}</div>"
