@@ -55,12 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parsed = parser.parse_args(arguments)
     sizes = sorted(parsed.sizes)
     flags: list[str] = []
-    show("Processor time by columns", _rows(parsed.only, sizes, flags))
+    show("Processor time by columns", _measured(parsed.only, sizes, flags))
     if flags:
         sys.exit(f"{len(flags)} costs grow faster than they should:\n" + "\n".join(flags))
 
 
-def _rows(cases: Sequence[str], sizes: Sequence[int], flags: list[str]) -> Iterator[dict[str, str]]:
+def _measured(
+    cases: Sequence[str], sizes: Sequence[int], flags: list[str]
+) -> Iterator[dict[str, str]]:
     for case in cases:
         for action, costs in _costs(case, sizes).items():
             exponent = exponent_of(sizes, costs)
