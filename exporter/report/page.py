@@ -31,7 +31,7 @@ _STYLE = """
 .export-report pre { overflow-x: auto; overflow-wrap: normal }
 .export-report summary { margin: 1rem 0 .4rem; font-weight: 600; cursor: pointer }
 .export-report .options { columns: 17rem; margin: 0; padding: 0; list-style: none }
-.export-report .options li { display: flex; margin: 0; justify-content: space-between; gap: 1rem;
+.export-report .options li { display: flex; justify-content: space-between; gap: 1rem;
   border-bottom: 1px solid #8885; break-inside: avoid }
 """
 _PAGE_STYLE = """
