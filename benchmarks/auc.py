@@ -24,7 +24,7 @@ from benchmarks.data import CATS, CONTS, cardinalities, prepared_clicks
 from benchmarks.feeds import open_loader
 from benchmarks.measure import options, show
 from training import models, train
-from training.chart import line_chart
+from workflow.picture.line_chart import line_chart
 
 EVALUATIONS = 8
 MOST = 100_000

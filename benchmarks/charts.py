@@ -3,27 +3,33 @@
     python -m benchmarks.charts
 
 It writes docs/pictures/benchmarks/*.svg, and a link to each behind its table. Bars of one column have one scale,
-which begins at 0; a column whose cells have different units, or text, is left out.
+which includes 0; a column whose cells have different units, or text, is left out. Cells such as "1.03 / 0.99" are
+columns of their own, named by a title such as "exponent: time / memory"; exponents have a line at 1.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workflow.picture.markup import image, safe
+from workflow.picture.markup import FONT, image, words
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 FOLDER = "pictures/benchmarks"
 # "**6.92x** (6.89 to 6.94)", "0.34 s", "1,000".
-_NUMBER = re.compile(r"(-?[\d,]*\.?\d+) ?(x|s|ms|h|)(?: \(.*\))?")
+_NUMBER = re.compile(r"([+-]?[\d,]*\.?\d+) ?(x|s|ms|h|)(?: \(.*\))?")
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _LINK = re.compile(r"\n<details[^>]*>\n<summary>Chart</summary>\n\n!\[.*\]\(.*\)\n\n</details>\n")
-_PANELS, _PANEL, _ROW, _LETTER, _LONGEST = 3, 190, 20, 6.2, 48
-_FONT = ' font-family="sans-serif" font-size="12"'
+_MISSING = ("", "-")
+_PANELS, _PANEL, _BAR, _ROW, _TOP, _LETTER, _LONGEST, _TITLE = 3, 190, 100, 20, 62, 6.2, 48, 26
+# A number is legible on a line.
+_HALO = ' paint-order="stroke" stroke="#ffffff" stroke-width="3"'
+# Columns that say what a row is, where its words are those of another row.
+_COUNTS = ("rows", "columns", "files, row groups")
 _OURS, _OTHER = "#0072b2", "#9aa5ad"
 
 
@@ -67,63 +73,106 @@ def tables(text: str) -> Iterator[Table]:
         head, _, *rows = [
             [cell.strip() for cell in line.strip("|").split("|")] for line in found[0].splitlines()
         ]
-        plain = [[re.sub(r"[*`]", "", cell) for cell in row] for row in rows]
-        columns = [list(_panels(t, [row[n] for row in plain])) for n, t in enumerate(head) if n]
-        if any(columns):
-            first = 1 + next(n for n, panels in enumerate(columns) if panels)
-            made = [panel for panels in columns for panel in panels]
-            yield Table(f"{name}-{counted[name]}", found.end(), _labels(plain, first), made)
+        if table := table_of(f"{name}-{counted[name]}", head, rows, found.end()):
+            yield table
 
 
-def _labels(rows: list[list[str]], numbers: int) -> list[str]:
-    """The first columns of the rows, as many as tell them apart, and none of the numbers."""
-    distinct = (n for n in range(1, numbers) if len({tuple(row[:n]) for row in rows}) == len(rows))
+def table_of(
+    name: str, head: Sequence[str], rows: Sequence[Sequence[str]], end: int = 0
+) -> Table | None:
+    """A table from its cells, or None if no column has numbers.
+
+    Args:
+        name: its name.
+        head: the titles of its columns, of which the first has labels.
+        rows: the cells, as Markdown.
+        end: the place behind it in a page's text.
+
+    Example:
+        >>> table_of("speed", ["", "rows/s"], [["ours", "1,500"], ["theirs", "500"]]).panels
+        [Panel(title='rows/s', cells=[('1,500', 1500.0), ('500', 500.0)])]
+    """
+    plain = [[re.sub(r"[*`]", "", cell) for cell in row] for row in rows]
+    columns = [list(_panels(t, [row[n] for row in plain])) for n, t in enumerate(head) if n]
+    if not any(columns):
+        return None
+    first = 1 + next(n for n, panels in enumerate(columns) if panels)
+    made = [panel for panels in columns for panel in panels]
+    return Table(name, end, _labels(head, plain, first), made)
+
+
+def _labels(head: Sequence[str], rows: list[list[str]], numbers: int) -> list[str]:
+    """The first columns of the rows, as many as tell them apart, and none of the numbers but counts."""
+    most = numbers + (numbers < len(head) and head[numbers] in _COUNTS)
+    distinct = (n for n in range(1, most + 1) if len({tuple(row[:n]) for row in rows}) == len(rows))
     width = next(distinct, numbers)
-    return [", ".join(cell for cell in row[:width] if cell)[:_LONGEST] for row in rows]
+    every = (", ".join(cell for cell in row[:width] if cell) for row in rows)
+    return [textwrap.shorten(label, _LONGEST, placeholder="\u2026") for label in every]
 
 
 def _panels(title: str, column: list[str]) -> Iterator[Panel]:
-    """A column as a panel, or one of pairs "1.03 / 0.99" as two."""
-    halves = [cell.split(" / ") if " / " in cell else [cell] for cell in column]
-    parts = 2 if all(len(half) == 2 for half in halves) else 1
-    for part in range(parts):
-        cells = [(half[part] if len(half) == parts else "/").strip() for half in halves]
+    """A column as a panel, or one of cells such as "1.03 / 0.99" as several."""
+    split = [[part.strip() for part in cell.split(" / ")] for cell in column]
+    parts = max(map(len, split))
+    split = [parts * [""] if cells in [[m] for m in _MISSING] else cells for cells in split]
+    for part, name in enumerate(_titles(title, parts)):
+        cells = [row[part] if len(row) == parts else "text" for row in split]
         found = [_NUMBER.fullmatch(cell) for cell in cells]
-        wrong = [c for c, f in zip(cells, found, strict=True) if not f and c not in ("", "-")]
+        wrong = [c for c, f in zip(cells, found, strict=True) if not f and c not in _MISSING]
         numbers = [f for f in found if f]
         if not wrong and len(numbers) > 1 and len({f[2].strip("x") for f in numbers}) == 1:
             values = [float(f[1].replace(",", "")) if f else None for f in found]
-            half = f"{title}, {('1st', '2nd')[part]}" if parts == 2 else title
-            yield Panel(half, [(f[0] if f else "", v) for f, v in zip(found, values, strict=True)])
+            yield Panel(name, [(f[0] if f else "", v) for f, v in zip(found, values, strict=True)])
+
+
+def _titles(title: str, parts: int) -> list[str]:
+    """A title for each part of the cells, of a title such as "exponent: time / memory"."""
+    if parts == 1:
+        return [title]
+    start, names = re.fullmatch(r"(?:(.*)[:,] )?(.*)", title).groups()  # type: ignore[union-attr]
+    named = names.split(" / ")
+    if len(named) != parts:
+        start, named = title, [f"no. {number}" for number in range(1, parts + 1)]
+    return [f"{start}, {name}" if start else name for name in named]
 
 
 def chart(table: Table) -> str:
     """A table as an SVG document: a panel of bars for each column, three in a line."""
     left = max(len(label) for label in table.labels) * _LETTER + 16
-    height = len(table.labels) * _ROW + 44
+    height = len(table.labels) * _ROW + _TOP - 2
     lines = -(-len(table.panels) // _PANELS)
     width = left + min(len(table.panels), _PANELS) * _PANEL
     parts = ['<rect width="100%" height="100%" fill="#ffffff"/>']
     for number, panel in enumerate(table.panels):
         top = height * (number // _PANELS)
         if number % _PANELS == 0:
-            parts += [_text(left - 8, top + _y(n), t, "end") for n, t in enumerate(table.labels)]
+            parts += [words(left - 8, top + _y(n), t, "end") for n, t in enumerate(table.labels)]
         parts += _bars(panel, table.labels, left + number % _PANELS * _PANEL, top)
-    return image(width, height * lines, f"Chart of {table.name}", "\n".join(parts), _FONT) + "\n"
+    return image(width, height * lines, f"Chart of {table.name}", "\n".join(parts), FONT) + "\n"
 
 
 def _bars(panel: Panel, labels: list[str], left: float, top: float) -> Iterator[str]:
-    yield _text(left, top + 20, panel.title or "ratio", "start", ' font-weight="bold"')
-    most = max((value for _, value in panel.cells if value is not None), default=0.0)
+    lines = textwrap.wrap(panel.title or "ratio", _TITLE)[:2]
+    for number, line in enumerate(reversed(lines)):
+        yield words(left, top + _TOP - 28 - 14 * number, line, "start", ' font-weight="bold"')
+    is_exponent = panel.title.startswith("exponent")
+    known = [value for _, value in panel.cells if value is not None]
+    least, most = min(0.0, *known), max(1.0 if is_exponent else 0.0, *known)
+    scale = _BAR / (most - least or 1.0)
+    zero = left - least * scale
+    if is_exponent:  # what grows as its data does ends here
+        x, bottom = zero + scale, top + _y(len(labels) - 1) + 6
+        yield f'<path d="M{x:.1f} {top + _TOP - 12}V{bottom}" stroke="#d55e00" stroke-dasharray="3 2"/>'
+        yield words(x, top + _TOP - 14, "1", "middle", ' fill="#d55e00"')
     for number, (text, value) in enumerate(panel.cells):
         if value is None:
             continue
-        short = text.partition(" (")[0]
-        length = max(value, 0.0) / (most or 1.0) * (_PANEL - 90)
+        start, length = zero + min(value, 0.0) * scale, abs(value) * scale
         colour = _OTHER if _is_other(labels[number]) and "ours" not in panel.title else _OURS
-        box = f'x="{left:.1f}" y="{top + _y(number) - 11:.1f}" width="{length:.1f}" height="14"'
+        box = f'x="{start:.1f}" y="{top + _y(number) - 11:.1f}" width="{length:.1f}" height="14"'
         yield f'<rect {box} fill="{colour}"/>'
-        yield _text(left + length + 5, top + _y(number), short, "start")
+        place = max(start + length, zero) + 5
+        yield words(place, top + _y(number), text.partition(" (")[0], "start", _HALO)
 
 
 def _is_other(label: str) -> bool:
@@ -133,11 +182,7 @@ def _is_other(label: str) -> bool:
 
 
 def _y(number: int) -> float:
-    return 46 + number * _ROW
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{safe(text)}</text>'
+    return _TOP + number * _ROW
 
 
 def with_links(text: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import gc
 import multiprocessing
 import os
+import re
 import statistics
 import sys
 import time
@@ -18,7 +19,12 @@ from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from benchmarks.charts import chart, table_of
+
 T = TypeVar("T")
+# The charts of the tables that commands print.
+CHARTS = Path(__file__).parents[1] / "build" / "benchmarks"
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -158,14 +164,31 @@ def in_turns(calls: Mapping[T, Callable[[], object]], seconds: float, turn: int)
     return taken
 
 
-def show(title: str, rows: Sequence[Mapping[Any, Any]]) -> None:
-    """Print a table in Markdown; its columns are the keys of the first row."""
-    head = list(rows[0])
-    print(f"\n{title}\n")
-    print("|", " | ".join(map(_cell, head)), "|")
-    print("|" + "---|" * len(head))
+def show(title: str, rows: Iterable[Mapping[Any, Any]]) -> None:
+    """Print a table in Markdown, and draw a chart of it in `CHARTS`.
+
+    Args:
+        title: of the table, and the name of the chart's file.
+        rows: the cells of each row by the titles of their columns; printed as they come. The first
+            row has every column.
+    """
+    head: list[Any] = []
+    cells: list[list[str]] = []
     for row in rows:
-        print("|", " | ".join(_cell(row.get(name, "")) for name in head), "|", flush=True)
+        if not cells:
+            head = list(row)
+            print(f"\n{title}\n")
+            print("|", " | ".join(map(_cell, head)), "|")
+            print("|" + "---|" * len(head))
+        cells.append([_cell(row.get(name, "")) for name in head])
+        print("|", " | ".join(cells[-1]), "|", flush=True)
+    command = Path(sys.argv[0]).stem
+    name = re.sub(r"\W+", "-", f"{command}-{title}".lower())[:_LONGEST_NAME].strip("-")
+    if cells and (table := table_of(name, [*map(_cell, head)], cells)):
+        CHARTS.mkdir(parents=True, exist_ok=True)
+        file = CHARTS / f"{name}.svg"
+        file.write_text(chart(table))
+        print(f"\nChart: {os.path.relpath(file)}", flush=True)
 
 
 def _cell(value: Any) -> str:

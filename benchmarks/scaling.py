@@ -74,7 +74,6 @@ def main() -> None:
         sys.exit("\n\n".join(failed))
     if options.summary:
         print_summary(measured)
-        print()
     flags = print_table(measured)
     if flags:
         sys.exit(f"{len(flags)} costs grow faster than they should:\n" + "\n".join(flags))

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from benchmarks.measure import show
+
 ACTIONS = ("fit", "collect", "streaming", "parquet", "numpy")
 # In seconds and MB: a difference below is not told from the noise of a shared machine.
 NOISE = {"cpu": 0.02, "peak": 4.0}
@@ -147,21 +149,36 @@ class Costs:
         )
 
 
+# The titles of the three kinds of growth, whose cells are "1.03 / 0.99".
+TITLES = {
+    "exponent": "exponent in rows: time / memory",
+    "of_lists": "lists to flat: time / memory",
+    "of_table": "exponent in entries: time / memory",
+}
+
+
 def print_table(measured: dict[str, list[Measured]]) -> list[str]:
     """Print the costs of each case, and return the flags."""
-    print(f"| | form | {' | '.join(ACTIONS)} | exponent | list / flat | of the table | |")
-    print("|---" * (len(ACTIONS) + 6) + "|")
-    flags = []
+    flags: list[str] = []
+    show("Costs of each case", _rows(measured, flags))
+    return flags
+
+
+def _rows(
+    measured: Mapping[str, Sequence[Measured]], flags: list[str]
+) -> Iterator[Mapping[str, str]]:
     for title, figures in measured.items():
         costs = Costs(figures)
         for form in costs.forms:
-            cells = [_cell(costs, form, action) for action in ACTIONS]
             own = [*flags_of(costs, title, form)]
             flags += own
-            growth = (_worst(_growths(costs, form, which)) for which in LIMITS)
-            said = [title, form, *cells, *growth, "**!**" * bool(own)]
-            print(f"| {' | '.join(said)} |")
-    return flags
+            yield {
+                "": title,
+                "form": form,
+                **{f"{action}: s / MB": _cell(costs, form, action) for action in ACTIONS},
+                **{TITLES[which]: _worst(_growths(costs, form, which)) for which in LIMITS},
+                "flags": "**!**" * bool(own),
+            }
 
 
 def print_summary(measured: Mapping[str, Sequence[Measured]]) -> None:
@@ -174,12 +191,16 @@ def print_summary(measured: Mapping[str, Sequence[Measured]]) -> None:
     for title, figures in measured.items():
         lines.setdefault(title.split()[0], []).append(Costs(figures))
     others = [name for name, cases in lines.items() if _cells(cases)[0].startswith("-")]
-    print("| | exponent in rows | list / flat | exponent in entries |\n|---|---|---|---|")
-    for name, cases in lines.items():
-        if name not in others:
-            print(f"| {name} | {' | '.join(_cells(cases))} |")
-    rest = [costs for name in others for costs in lines[name]]
-    print(f"| {len(others)} others | {' | '.join(_cells(rest))} |")
+    rows = {name: cases for name, cases in lines.items() if name not in others}
+    rows[f"{len(others)} others"] = [costs for name in others for costs in lines[name]]
+    titles = [TITLES[which] for which in LIMITS]
+    show(
+        "The worst of each operator and verb",
+        (
+            {"": name} | dict(zip(titles, _cells(cases), strict=True))
+            for name, cases in rows.items()
+        ),
+    )
 
 
 def _cells(cases: Sequence[Costs]) -> list[str]:
@@ -194,7 +215,7 @@ def _cell(costs: Costs, form: str, action: str) -> str:
         return ""
     rows, table = costs.usual[-1], costs.tables[-1]
     cpu, peak = (max(0.0, costs.cost(form, table, action, k, rows)) for k in NOISE)
-    return f"{cpu:.2f} s {peak:.0f} MB"
+    return f"{cpu:.2f} / {peak:.0f}"
 
 
 Growth = tuple[str, str, int, str, float]

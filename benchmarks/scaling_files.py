@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measure import least, options
+from benchmarks.measure import least, options, show
 from loader import KerasSequenceLoader
 from workflow import Workflow, ops
 
@@ -67,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
     parser.add_argument("--quick", action="store_true", help="leave the largest size out")
     quick = parser.parse_args(arguments).quick
-    print(f"{'case':42}{'size':>8}{'s':>9}{'plain s':>9}{'ratio':>7}{'exponent':>10}")
-    flags = [flag for case in cases() for flag in measured(case, quick=quick)]
+    flags: list[str] = []
+    show("Cost of files and row groups", _rows(flags, quick=quick))
     if flags:
         sys.exit(f"{len(flags)} costs are too high:\n" + "\n".join(flags))
 
@@ -83,8 +83,13 @@ def cases() -> Iterator[Case]:
         yield Case(f"epoch, row groups of {rows}", sizes, partial(epoch_of_groups, rows=rows))
 
 
-def measured(case: Case, *, quick: bool) -> Iterator[str]:
-    """Print what a case costs at each size; give what is too high."""
+def _rows(flags: list[str], *, quick: bool) -> Iterator[dict[str, str]]:
+    for case in cases():
+        yield from measured(case, flags, quick=quick)
+
+
+def measured(case: Case, flags: list[str], *, quick: bool) -> Iterator[dict[str, str]]:
+    """A row of the table for each size of a case; what is too high is added to the flags."""
     sizes = case.sizes[:-1] if quick else case.sizes
     found: list[list[float]] = []
     for size in sizes:
@@ -92,19 +97,23 @@ def measured(case: Case, *, quick: bool) -> Iterator[str]:
             work, plain = case.make(Path(folder), size)
             if not found:  # what is imported and compiled at the first call
                 work(), plain()
-            costs = least(work, plain, repeats=REPEATS, seconds=MOST_REPEATED)
-            found.append(costs)
+            found.append(least(work, plain, repeats=REPEATS, seconds=MOST_REPEATED))
         ours, theirs = found[-1]
         slope = exponent(sizes[: len(found)], [one for one, _ in found])
-        shown = f"{slope:10.2f}" if slope is not None else ""
-        print(
-            f"{case.title:42}{size:8}{ours:9.3f}{theirs:9.3f}{ours / theirs:7.1f}{shown}",
-            flush=True,
-        )
+        yield {
+            "": case.title,
+            "files, row groups": f"{size:,}",
+            "ours": f"{ours:.3f} s",
+            "by hand": f"{theirs:.3f} s",
+            "ratio": f"{ours / theirs:.1f}",
+            "exponent": "-" if slope is None else f"{slope:.2f}",
+        }
     if slope is not None and slope > MOST_EXPONENT:
-        yield f"{case.title}: exponent {slope:.2f}"
+        flags.append(f"{case.title}: exponent {slope:.2f}")
     if ours > MOST_OF_PLAIN * theirs + NOISE:
-        yield f"{case.title}: {ours:.2f} s for {sizes[-1]}, {ours / theirs:.1f} times the plain {theirs:.2f} s"
+        flags.append(
+            f"{case.title}: {ours:.2f} s for {sizes[-1]}, {ours / theirs:.1f} times the plain {theirs:.2f} s"
+        )
 
 
 def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float | None:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.measure import in_child, least, options
+from benchmarks.measure import in_child, least, options, show
 from benchmarks.scaling_costs import MOST_EXPONENT
 from workflow import Workflow, ops
 from workflow.graph.node import ConcatNode, Node
@@ -54,20 +54,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=CASES, default=[*CASES], help="cases")
     parsed = parser.parse_args(arguments)
     sizes = sorted(parsed.sizes)
-    print("| | " + " | ".join(f"{size:,}" for size in sizes) + " | exponent | |")
-    print("|---" * (len(sizes) + 3) + "|")
-    flags = []
-    for case in parsed.only:
-        for action, costs in _costs(case, sizes).items():
-            exponent = exponent_of(sizes, costs)
-            is_flagged = is_too_high(action, exponent)
-            cells = [f"{cost:.2f} s" for cost in costs]
-            shown = "-" if exponent is None else f"{exponent:.2f}"
-            print(f"| {case}, {action} | {' | '.join(cells)} | {shown} | {'**!**' * is_flagged} |")
-            if is_flagged:
-                flags.append(f"{case}, {action}: exponent {shown}")
+    flags: list[str] = []
+    show("Processor time by columns", _measured(parsed.only, sizes, flags))
     if flags:
         sys.exit(f"{len(flags)} costs grow faster than they should:\n" + "\n".join(flags))
+
+
+def _measured(
+    cases: Sequence[str], sizes: Sequence[int], flags: list[str]
+) -> Iterator[dict[str, str]]:
+    for case in cases:
+        for action, costs in _costs(case, sizes).items():
+            exponent = exponent_of(sizes, costs)
+            shown = "-" if exponent is None else f"{exponent:.2f}"
+            is_flagged = is_too_high(action, exponent)
+            if is_flagged:
+                flags.append(f"{case}, {action}: exponent {shown}")
+            yield {
+                "": f"{case}, {action}",
+                **{f"{size:,}": f"{cost:.2f} s" for size, cost in zip(sizes, costs, strict=True)},
+                "exponent": shown,
+                "flags": "**!**" * is_flagged,
+            }
 
 
 def exponent_of(sizes: Sequence[int], costs: Sequence[float]) -> float | None:

@@ -12,6 +12,7 @@ from workflow.first_use import at_first_use
 if TYPE_CHECKING:
     from exporter.export import export_ensemble, export_tensorflow_ensemble
     from exporter.plan.options import ServingOptions
+    from exporter.report.parity_page import parity_page
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
     from exporter.repository.versions import rollback
@@ -24,6 +25,7 @@ __all__ = [
     "ServingOptions",
     "export_ensemble",
     "export_tensorflow_ensemble",
+    "parity_page",
     "rollback",
     "verify",
 ]
@@ -37,6 +39,7 @@ _MODULES = {
     "ServingOptions": "exporter.plan.options",
     "export_ensemble": "exporter.export",
     "export_tensorflow_ensemble": "exporter.export",
+    "parity_page": "exporter.report.parity_page",
     "rollback": "exporter.repository.versions",
     "verify": "exporter.repository.verify",
 }

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from serving.prove.parity import check_parity
     from serving.prove.report import ParityReport
     from serving.scoring import predict_to_parquet
+    from serving.watch.skew import Skew
+    from serving.watch.skew_history import SkewHistory
     from serving.watch.skew_monitor import SkewMonitor
 
 __all__ = [
@@ -36,6 +38,8 @@ __all__ = [
     "ParityReport",
     "ServerError",
     "ServerUnavailableError",
+    "Skew",
+    "SkewHistory",
     "SkewMonitor",
     "Tls",
     "TritonServer",
@@ -49,6 +53,8 @@ _MODULES = {
     "AsyncEnsembleClient": "serving.async_client",
     "EnsembleClient": "serving.client",
     "ParityReport": "serving.prove.report",
+    "Skew": "serving.watch.skew",
+    "SkewHistory": "serving.watch.skew_history",
     "SkewMonitor": "serving.watch.skew_monitor",
     "Tls": "serving.connection.address",
     "TritonServer": "serving.embedded.server",

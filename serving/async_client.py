@@ -81,6 +81,10 @@ class AsyncEnsembleClient:
         self._shared_memory = shared_memory
         self._open: _Open | None = None
 
+    def __repr__(self) -> str:
+        state = "" if self._open else ", not entered"
+        return f"AsyncEnsembleClient({self.url!r}, {self.model_name!r}{state})"
+
     @property
     def contract(self) -> Contract:
         """The model's inputs, outputs, label columns and generation.

@@ -84,6 +84,9 @@ class EnsembleClient:
             self.close()
             raise
 
+    def __repr__(self) -> str:
+        return f"EnsembleClient({self.url!r}, {self.model_name!r})"
+
     @property
     def contract(self) -> Contract:
         """The model's inputs, outputs, label columns and generation.

@@ -13,6 +13,7 @@ from training.errors import TrainingError
 from workflow import WorkflowError
 from workflow.data.sources import Source
 from workflow.schema.column import Array
+from workflow.schema.own_names import OwnNames
 
 ID, VECTOR = "id", "vector"
 _REMEDY = "write_item_vectors writes such a file."
@@ -21,7 +22,7 @@ _BLOCK_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class ItemVectors:
+class ItemVectors(metaclass=OwnNames):
     """Items and their vectors.
 
     Attributes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from training.chart import line_chart
+from workflow.picture.line_chart import line_chart
+from workflow.schema.own_names import OwnNames
 
 _EPOCHS = 6  # as many as fit into 80 columns beside the metrics' names
 
 
 @dataclass(frozen=True, repr=False)
-class TrainingReport:
+class TrainingReport(metaclass=OwnNames):
     """Report of a training run; prints as a table of metrics, with its curves in a notebook.
 
     Attributes:

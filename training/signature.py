@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from training.errors import TrainingError
+from workflow.schema.own_names import OwnNames
 
 # TensorFlow silently renames inputs of a SavedModel with other names.
 _INPUT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -14,7 +15,7 @@ _OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(metaclass=OwnNames):
     """One tensor of a signature.
 
     Attributes:
@@ -38,7 +39,7 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
-class ModelSignature:
+class ModelSignature(metaclass=OwnNames):
     """The named inputs and outputs of a model.
 
     Attributes:

@@ -10,6 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from workflow.schema.own_names import OwnNames
+
 from .data.evaluate_once import evaluate_once
 from .data.object_stores import is_url
 from .data.sources import Source, as_path, options_of
@@ -49,7 +51,7 @@ from .transform.reverse_mapping import reverse_mapping
 ROWS_PER_FILE = 1_000_000
 
 
-class Workflow(FittedGraph, Drawn):
+class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     """Operators over columns: fitted once, then identical in training and in the server.
 
     Args:

@@ -79,8 +79,13 @@ def page(path: Path) -> tuple[str, list[str]]:
 
 
 def _shown(output: Any) -> str:
-    """An output as HTML: its picture or its text. Messages on the standard error are left out."""
+    """An output as HTML: its picture or its text.
+
+    Messages on the standard error are left out, and so is progress, which depends on the machine.
+    """
     data = output.get("data", {})
+    if output.output_type == "display_data" and "text/html" not in data:
+        return ""
     if "text/html" in data:
         return f'<div class="output">{data["text/html"]}</div>'
     text = output.text if output.get("name") == "stdout" else data.get("text/plain", "")

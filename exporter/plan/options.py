@@ -10,6 +10,7 @@ from exporter.errors import ExportError
 from exporter.plan.model_spec import Queue
 from exporter.plan.runtime import AUTO, RUNTIMES, RuntimeKind
 from exporter.plan.server_opsets import newest_opsets
+from workflow.schema.own_names import OwnNames
 from workflow.wire.request_rules import LIMITS
 
 PROOFS = ("process", "server", "auto")
@@ -25,7 +26,7 @@ _BATCHED = ("max_queue_delay_us", "max_queue_size", "queue_timeout_us")
 
 
 @dataclass(frozen=True)
-class ServingOptions:
+class ServingOptions(metaclass=OwnNames):
     """Options of an export.
 
     Attributes:

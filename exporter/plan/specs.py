@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline
 from training.signature import TensorSpec
 from workflow.schema.schema import time_name
 from workflow.wire.format import WireColumn, dump_columns
+
+# The parameter of a published model's config that names the columns with another dtype than the workflow's.
+CASTS = "casts"
 
 
 def tensors_of(columns: Iterable[WireColumn]) -> tuple[ModelTensor, ...]:
@@ -53,6 +56,7 @@ def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[st
         "outputs": dump_columns(outputs),
         "label_columns": json.dumps(pipeline.features.labels),
         "limits": json.dumps(pipeline.options.limits),
+        CASTS: json.dumps([astuple(cast) for cast in pipeline.features.casts]),
     }
     if preprocessing:
         parameters["preprocessing"] = preprocessing

@@ -26,6 +26,7 @@ from exporter.report.page import (
     versions,
 )
 from workflow.picture.markup import safe, table
+from workflow.schema.own_names import OwnNames
 
 if TYPE_CHECKING:
     # Imports TensorFlow.
@@ -45,7 +46,7 @@ _UNSET = {
 
 
 @dataclass(frozen=True, repr=False)
-class ExportReport:
+class ExportReport(metaclass=OwnNames):
     """The result of an export; printing it shows the plan, and a notebook shows it as a page.
 
     Attributes:
@@ -115,7 +116,7 @@ class ExportReport:
         taken = (f"{amount} for {name}" for name, amount in self.memory.items())
         remarks = [
             f"Memory of each instance, estimated: {', '.join(taken)}.",
-            "Triton images before 25.07 are not safe among strangers: one request ends the server.",
+            "A single request can end Triton images before 25.07: let only clients that you trust reach them.",
         ]
         if self.spare:
             remarks.insert(
@@ -277,7 +278,7 @@ def _tensor_rows(model: ModelSpec) -> str:
 def _columns(report: ExportReport) -> str:
     features = report.plan.features
     rows = [
-        ("cast for the network", [str(cast) for cast in features.casts]),
+        ("cast for the network", [str(cast) for cast in features.casts] or ["none"]),
         *((f"packed as {n}, in this order", names) for n, names in report.matrices.items()),
         ("may be null", [column.name for column in features.inputs if column.nullable]),
         ("labels, not served", features.labels),

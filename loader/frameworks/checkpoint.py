@@ -21,13 +21,14 @@ from workflow.data.object_stores import expect_local
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import PARTIAL, file_hash, make_folder, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
+from workflow.schema.own_names import OwnNames
 
 _FORMAT = 2
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 
 
-class LoaderCheckpoint(keras.callbacks.Callback):
+class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     """A callback that saves the model, its optimizer and the loader's position as one checkpoint.
 
     A checkpoint is complete or absent, whenever the process is killed: the weights are written and
@@ -91,6 +92,10 @@ class LoaderCheckpoint(keras.callbacks.Callback):
         self._steps = 0  # of this epoch, since `fit` began it
         self._batches = 0  # since the trail began
         self._trail = loader.follow()
+
+    def __repr__(self) -> str:
+        every = "each epoch" if self._every is None else f"each epoch and {self._every:,} batches"
+        return f"LoaderCheckpoint({str(self._folder)!r}, saves after {every})"
 
     def restore(self, model: keras.Model) -> int:
         """Load the last checkpoint into a built, compiled model and the loader.

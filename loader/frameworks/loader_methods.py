@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -10,10 +10,11 @@ from loader.epochs import Epochs
 from loader.errors import LoaderError
 from loader.opening.open_loader import Opened
 from loader.order.position import Trail
+from workflow.schema.own_names import OwnNames
 from workflow.schema.schema import Schema
 
 
-class LoaderMethods(ABC):
+class LoaderMethods(metaclass=OwnNames):
     """State, mixing and end of a loader; `iter` is the framework's own.
 
     Attributes:

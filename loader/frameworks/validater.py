@@ -8,9 +8,10 @@ import keras
 import tensorflow as tf
 
 from loader.errors import LoaderError
+from workflow.schema.own_names import OwnNames
 
 
-class KerasSequenceValidater(keras.callbacks.Callback):
+class KerasSequenceValidater(keras.callbacks.Callback, metaclass=OwnNames):
     """A callback that evaluates the model on a loader after each epoch, as `validation_data=` would.
 
     The values are those of `model.evaluate`. They are added to the epoch's logs as `val_loss` and
@@ -34,6 +35,9 @@ class KerasSequenceValidater(keras.callbacks.Callback):
                 f"Received: {type(dataloader).__name__}."
             )
         self.dataloader = dataloader
+
+    def __repr__(self) -> str:
+        return f"KerasSequenceValidater({self.dataloader!r})"
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Evaluate and add the results to `logs`."""

@@ -26,11 +26,13 @@ import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator as OwnedIterator  # noqa: PLC0414 - mypy's syntax for a re-export
 from tensorflow.python.ops import script_ops
 
+from workflow.schema.own_names import OwnNames
+
 # The attributes that TensorFlow reads from an iterator that is passed to a function.
 ITERATOR_PARTS = ("_element_spec", "_iterator_resource", "_get_next_call_count")
 
 
-class HandleDataset(tf.data.Dataset):
+class HandleDataset(tf.data.Dataset, metaclass=OwnNames):
     """The dataset behind a handle of TensorFlow's runtime.
 
     Args:

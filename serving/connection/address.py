@@ -7,13 +7,14 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from serving.errors import ClientError
+from workflow.schema.own_names import OwnNames
 
 SCHEMES = ("grpc", "grpcs", "http", "https")
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
-class Tls:
+class Tls(metaclass=OwnNames):
     """The certificates of a secured connection, files in PEM.
 
     Attributes:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from serving.errors import ClientError
-from serving.prove.report import FEATURE_TOLERANCE, DifferingRow, OutputParity
+from serving.prove.report import FEATURE_TOLERANCE, ComparedRow, OutputParity
 from workflow.expressions.polars.series import to_column
 from workflow.schema.column import Array, Column
 from workflow.wire.format import WireColumn, decode, encode
@@ -197,15 +197,13 @@ def _summary(name: str, kind: str, differs: Array, gaps: Array) -> OutputParity:
 
 def _worst(
     differs: Array, gaps: Array, offline: Array | pl.Series, served: Array | pl.Series
-) -> tuple[DifferingRow, ...]:
-    """The rows that differ most, those beyond the tolerance first."""
-    rows = np.flatnonzero(differs | (gaps > 0))
-    order = np.lexsort((-gaps[rows], ~differs[rows]))[:_MOST_ROWS]
+) -> tuple[ComparedRow, ...]:
+    """The rows with the largest differences, those beyond the tolerance first."""
     return tuple(
-        DifferingRow(
+        ComparedRow(
             row, as_text(offline[row]), as_text(served[row]), float(gaps[row]), not differs[row]
         )
-        for row in map(int, rows[order])
+        for row in map(int, np.lexsort((-gaps, ~differs))[:_MOST_ROWS])
     )
 
 
@@ -213,11 +211,13 @@ def as_text(value: Any) -> str:
     """A value of a row for a reader, cut if it is long.
 
     Example:
-        >>> as_text(None), as_text(np.array([0.5])), as_text("a" * 1000)[-3:]
-        ('null', '0.5', 'aa…')
+        >>> as_text(None), as_text(np.array([0.1], np.float32)), as_text("a" * 1000)[-3:]
+        ('null', '0.1', 'aa…')
     """
     if isinstance(value, np.ndarray):
         numbers = value.reshape(-1)[: _MOST_ELEMENTS + 1].tolist()
+        if value.dtype == np.float32:  # with the digits that distinguish float32
+            numbers = [float(str(np.float32(number))) for number in numbers]
         value = numbers[0] if value.size == 1 else numbers
     elif isinstance(value, pl.Series):
         value = value.head(_MOST_ELEMENTS + 1).to_list()

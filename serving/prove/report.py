@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workflow.picture.markup import safe, table
+from workflow.schema.own_names import OwnNames
 
 # The greatest difference of a float feature that counts as equal: some ulp of float32.
 FEATURE_TOLERANCE = 1e-6
 _MOST_ROWS, _MOST_COLUMNS = 20, 8
 _SIDE_BY_SIDE = ("output", "row", "raw", "offline", "served", "difference")
-RULE = f"of floats: |served - offline| / max(1, |offline|), of features up to {FEATURE_TOLERANCE:g}"
+_RULES = [
+    "difference of floats: |served - offline| / max(1, |offline|)",
+    f"tolerance of float features: {FEATURE_TOLERANCE:g}",
+]
 
 
 @dataclass(frozen=True)
-class DifferingRow:
-    """A row of one output for which the server's answer is not the offline one.
+class ComparedRow(metaclass=OwnNames):
+    """A row of one output, with the offline value and the server's.
 
     Attributes:
         row: its index.
@@ -34,7 +38,7 @@ class DifferingRow:
 
 
 @dataclass(frozen=True)
-class OutputParity:
+class OutputParity(metaclass=OwnNames):
     """Comparison of one column from the server with the same column offline.
 
     Attributes:
@@ -49,7 +53,8 @@ class OutputParity:
         first_mismatch: the index of the first row that differs, or None.
         undefined: the number of further rows with a NaN among the features, for which only one side
             answers NaN: TensorFlow's answer to a NaN depends on the processor.
-        worst: the rows that differ most, those beyond the tolerance first.
+        worst: the rows with the largest differences, which may be 0; those beyond the tolerance
+            first.
     """
 
     name: str
@@ -59,11 +64,11 @@ class OutputParity:
     max_difference: float
     first_mismatch: int | None
     undefined: int = 0
-    worst: tuple[DifferingRow, ...] = ()
+    worst: tuple[ComparedRow, ...] = ()
 
 
-@dataclass(frozen=True)
-class ParityReport:
+@dataclass(frozen=True, repr=False)
+class ParityReport(metaclass=OwnNames):
     """The result of a parity check; printing it shows a table, and a notebook shows it as HTML.
 
     Attributes:
@@ -73,7 +78,7 @@ class ParityReport:
         tolerance: the greatest `OutputParity.max_difference` of a float prediction that counts as
             equal.
         outputs: one entry for each feature and each prediction.
-        raw: the raw values, as text, of the rows that differ most among all outputs.
+        raw: the raw values, as text, of the rows with the largest differences among all outputs.
     """
 
     model: str
@@ -90,6 +95,14 @@ class ParityReport:
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def __repr__(self) -> str:
+        verdict = "passed" if self.passed else "FAILED"
+        wrong = sum(output.mismatches > 0 for output in self.outputs)
+        return (
+            f"ParityReport({self.model!r}, {verdict}: {self.rows:,} rows, "
+            f"{wrong} of {len(self.outputs)} outputs differ)"
+        )
 
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
@@ -110,18 +123,20 @@ class ParityReport:
     def _notes(self) -> list[str]:
         undefined = max((output.undefined for output in self.outputs), default=0)
         if not undefined:
-            return [RULE]
+            return _RULES
         rows = f"{undefined:,} rows with a NaN among the features: not compared, as TensorFlow's"
-        return [RULE, f"{rows} answer to a NaN depends on the processor"]
+        return [*_RULES, f"{rows} answer to a NaN depends on the processor"]
 
     def to_html(self) -> str:
-        """The report as an HTML fragment, including styles."""
+        """The report as an HTML fragment, including styles.
+
+        `exporter.parity_page` is a whole page, with the model's picture, sizes and response times.
+        """
         color = "#2a9d4a" if self.passed else "#e5484d"
         verdict = "passed" if self.passed else "failed"
-        head = ("output", "kind", "rows", "mismatches", "max difference")
+        head = ("output", "kind", "mismatches", "max difference")
         cells = [
-            (o.name, o.kind, f"{o.rows:,}", f"{o.mismatches:,}", f"{o.max_difference:.2g}")
-            for o in self.outputs
+            (o.name, o.kind, f"{o.mismatches:,}", f"{o.max_difference:.2g}") for o in self.outputs
         ]
         failed = [number for number, output in enumerate(self.outputs) if output.mismatches]
         return (
@@ -129,15 +144,18 @@ class ParityReport:
             "<style>.parity table{border-collapse:collapse}"
             ".parity td,.parity th{padding:4px 14px;text-align:right;border-bottom:1px solid #8885}"
             ".parity td:nth-child(-n+2),.parity th:nth-child(-n+2){text-align:left}"
-            ".parity .worst{overflow-x:auto}.parity .worst td,.parity .worst th{text-align:left;"
-            "vertical-align:top;min-width:5rem;max-width:22rem;overflow-wrap:anywhere}</style>"
+            "@media(max-width:40rem){.parity td,.parity th{padding:4px 6px}}"
+            ".parity .worst{overflow-x:auto}.parity .worst th{white-space:nowrap}"
+            ".parity .worst td,.parity .worst th{text-align:left;"
+            "vertical-align:top;max-width:22rem;overflow-wrap:anywhere}"
+            ".parity .worst td:nth-child(n+3):nth-child(-n+5){min-width:6rem}</style>"
             f'<p><b style="color:{color}">Parity {verdict}</b>: {safe(self.model)}, {self.rows:,} rows, '
             f"tolerance {self.tolerance:g}, generation <code>{safe(self.generation)}</code></p>"
-            f"{table(cells, head, failed)}<p>{'<br>'.join(self._notes())}</p>{self._worst()}</div>"
+            f"{table(cells, head, failed)}<p>{'<br/>'.join(self._notes())}</p>{self._worst()}</div>"
         )
 
     def _worst(self) -> str:
-        """The rows that differ most, each with its raw values and both answers."""
+        """The rows with the largest differences, each with its raw values and both answers."""
         rows = [
             _differing(output, found, self.raw[found.row])
             for output, found in worst_of_all(self.outputs)
@@ -147,7 +165,7 @@ class ParityReport:
             return ""
         head = "".join(f"<th>{title}</th>" for title in _SIDE_BY_SIDE)
         return (
-            "<p><b>Rows that differ most</b>, in red beyond the tolerance</p>"
+            "<p><b>Rows with the largest differences</b>, in red beyond the tolerance</p>"
             f'<div class="worst"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
         )
 
@@ -155,14 +173,23 @@ class ParityReport:
         return self.to_html()
 
 
-def worst_of_all(outputs: Sequence[OutputParity]) -> list[tuple[OutputParity, DifferingRow]]:
-    """The rows that differ most, with their outputs, those beyond the tolerance first."""
-    every = [(output, found) for output in outputs for found in output.worst]
-    every.sort(key=lambda pair: (pair[1].equal, -pair[1].difference))
-    return every[:_MOST_ROWS]
+def worst_of_all(outputs: Sequence[OutputParity]) -> list[tuple[OutputParity, ComparedRow]]:
+    """The rows with the largest differences, with their outputs, those beyond the tolerance first.
+
+    Of equal differences each output has its first row before another has its second. Of an output
+    without differences one row is enough.
+    """
+    every = [
+        (found.equal, -found.difference, rank, output, found)
+        for output in outputs
+        for rank, found in enumerate(output.worst)
+        if rank == 0 or found.difference or not found.equal
+    ]
+    every.sort(key=lambda one: one[:3])
+    return [(output, found) for *_, output, found in every[:_MOST_ROWS]]
 
 
-def _differing(output: OutputParity, found: DifferingRow, raw: Mapping[str, str]) -> str:
+def _differing(output: OutputParity, found: ComparedRow, raw: Mapping[str, str]) -> str:
     # A text from right to left is a part of its own, which does not reorder the rest of the cell.
     values = "".join(
         f"<div><code>{safe(name)}</code> <bdi>{safe(value)}</bdi></div>"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from serving.watch.metrics import Scrape
 from triton_models.preprocess.input_metrics import COUNTERS, GAUGES
+from workflow.schema.own_names import OwnNames
 
 # A share may differ from the training by this much, and a mean length by this part of it.
 SHARE, LENGTH = 0.01, 0.1
@@ -15,7 +16,7 @@ ERRORS = 4.0
 
 
 @dataclass(frozen=True)
-class Skew:
+class Skew(metaclass=OwnNames):
     """A figure of one column, in requests and in the training.
 
     Attributes:
@@ -24,8 +25,13 @@ class Skew:
         figure: "nulls", "unknown", "outside" (of the range in the training), or "length".
         served: the share of the values, or the mean number of a row's values.
         expected: the same according to the training; None if that is not known.
-        deviates: whether the two differ by more than SHARE or LENGTH, and by more than chance
-            explains.
+        deviates: whether the two differ by more than 0.01, or of a mean length by a tenth, and by
+            more than chance explains.
+
+    Example:
+        >>> skew = Skew("shop 1", "price", "nulls", served=0.5, expected=0.25, deviates=True)
+        >>> skew.served - skew.expected
+        0.25
     """
 
     model: str

@@ -73,6 +73,9 @@ class SkewMonitor:
         self._labels = {"model": client.model_name, "version": "client"}
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"SkewMonitor({self._labels['model']!r}: {', '.join(self._counts.columns)})"
+
     def add(self, data: Any) -> None:
         """Count the rows of a table.
 

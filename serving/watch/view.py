@@ -17,7 +17,7 @@ MARK = "<<"
 SUCCESS, FAILURE = "nv_inference_request_success", "nv_inference_request_failure"
 PENDING = "nv_inference_pending_request_count"
 LATENCY, QUEUE = "nv_inference_request_summary_us", "nv_inference_queue_summary_us"
-_FIGURES = {
+FIGURES = {
     "nulls": "nulls",
     "unknown": "unknown",
     "outside": "out of range",
@@ -70,7 +70,7 @@ class View:
             table.add_row(
                 Text(skew.model),
                 Text(skew.column),
-                _FIGURES[skew.figure],
+                FIGURES[skew.figure],
                 served,
                 expected,
                 MARK if skew.deviates else "",

@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[2]
 GUIDES = ("workflow", "loader", "training", "export", "serving")
 # Python, and the text that it prints where one follows.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
-# Names of ours in prose and tables.
 # A program, and the text that it prints: for whom it is, and how it is run.
 PROGRAM = re.compile(r"^```(sh|js|java)\n(.*?)^```\n\n```text\n(.*?)^```", re.DOTALL | re.MULTILINE)
 RUN = {"sh": ("bash", "client.sh"), "js": ("node", "client.mjs"), "java": ("java", "Client.java")}
+# Names of ours in prose and tables.
 NAME = re.compile(r"`(?:workflow|loader|training|exporter|serving|ops|models|layers)\.[\w.]+")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -45,25 +45,67 @@ def expect_printed(name, printed, said):
     assert same, f"the guide {name} says\n{said}\nand printed was\n{printed}"
 
 
-# The servers that it starts come one at a time with those of other tests.
+PROGRAMS = PROGRAM.findall(page("clients"))
+# The rows that each of them asks about, in the order of the page.
+ASKED = [[0, 1], [2], [0, 2], [3]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder in which the code of all guides ran, one after the other."""
+    folder = tmp_path_factory.mktemp("guides")
+    with contextlib.chdir(folder):
+        for name in GUIDES:
+            run_guide(name)
+    return folder
+
+
+def run_guide(name):
+    names = {"__name__": f"guide_{name}"}
+    blocks = BLOCK.findall(page(name))
+    assert blocks, name
+    for code, said in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"{name}.md", "exec"), names)  # noqa: S102 - our own pages
+        if said:
+            expect_printed(name, printed.getvalue(), said)
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    """A server of the model that the last guide exported."""
+    with TritonServer(folder / "models", ["shop"]) as server:
+        yield server
+
+
+# The servers that these start come one at a time with those of other tests.
 @pytest.mark.xdist_group("end_to_end")
-def test_the_guides_do_what_they_say(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in GUIDES:
-        names = {"__name__": f"guide_{name}"}
-        blocks = BLOCK.findall(page(name))
-        assert blocks, name
-        for code, said in blocks:
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(compile(code, f"{name}.md", "exec"), names)  # noqa: S102 - our own pages
-            if said:
-                expect_printed(name, printed.getvalue(), said)
-    other_clients(tmp_path)
+def test_the_guides_do_what_they_say(folder):
+    assert (folder / "models" / "shop").is_dir()
 
 
-def other_clients(folder):
-    """Programs in other languages answer as our client does, on the last guide's repository."""
+@pytest.mark.xdist_group("end_to_end")
+@pytest.mark.parametrize(
+    ("kind", "code", "said", "asked"),
+    [(*program, asked) for program, asked in zip(PROGRAMS, ASKED, strict=True)],
+    ids=[f"{kind}-{number}" for number, (kind, *_) in enumerate(PROGRAMS)],
+)
+def test_a_client_in_another_language_answers_as_ours(server, tmp_path, kind, code, said, asked):
+    command, file = RUN[kind]
+    if shutil.which(command) is None:
+        pytest.skip(f"needs `{command}`, to run the program of docs/guide/clients.md")
+    (tmp_path / file).write_text(code)
+    printed = subprocess.run(
+        [command, file],
+        cwd=tmp_path,
+        env={**os.environ, "TRITON": server.http_url},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    expect_printed("clients", printed, said)
     noon = dt.datetime(2026, 1, 31, 12)  # noqa: DTZ001 - the column has no zone
     rows = {
         "customer": ["c1", "never seen", None, "c1"],
@@ -72,32 +114,11 @@ def other_clients(folder):
         "at": [noon, noon + dt.timedelta(days=1), None, None],
         "price": [9.9, 1.5, None, 9.9],
     }
-    # The rows of each program, in the order of the page.
-    asked = [[0, 1], [2], [0, 2], [3]]
-    programs = PROGRAM.findall(page("clients"))
-    with (
-        TritonServer("models", ["shop"]) as server,
-        EnsembleClient(server.grpc_url, "shop") as client,
-    ):
+    with EnsembleClient(server.grpc_url, "shop") as client:
         expected = client.predict(rows)["output"][:, 0]
-        for (kind, code, said), numbers in zip(programs, asked, strict=True):
-            command, file = RUN[kind]
-            if shutil.which(command) is None:
-                print(f"{command} is absent: docs/guide/clients.md is not run with it")  # noqa: T201
-                continue
-            (folder / file).write_text(code)
-            printed = subprocess.run(
-                [command, file],
-                env={**os.environ, "TRITON": server.http_url},
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=60,
-            ).stdout
-            expect_printed("clients", printed, said)
-            values = json.loads(re.findall(r"\[[^\[\]]*\]", printed)[-1])
-            # Java prints the digits of float32, others those of the float64 that equals it.
-            assert np.float32(values).tolist() == expected[numbers].tolist()
+    values = json.loads(re.findall(r"\[[^\[\]]*\]", printed)[-1])
+    # Java prints the digits of float32, others those of the float64 that equals it.
+    assert np.float32(values).tolist() == expected[asked].tolist()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The site of `make docs`: every public name, nothing from elsewhere, and a browser that shows it."""
 
+import base64
+import contextlib
 import functools
 import http.server
 import os
@@ -9,10 +11,10 @@ import subprocess
 import sys
 import threading
 from html import unescape
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from public_names import public_names
 
 import exporter
 import loader
@@ -31,31 +33,35 @@ PAGES = [
     "guide/workflow",
     "guide/overview",
     "guide/operations",
-    "tutorials/movielens",
+    "guide/clients",
+    "guide/migration",
     "reference/workflow.ops/Categorify",
     "reference/loader/KerasSequenceLoader",
     "reference/exporter/index",
+    "reference/serving/index",
     "benchmarks",
+    "scale",
     "comparison",
     "reliability",
     "glossary",
     "decisions/0019-what-libraries-do",
     "changelog",
 ]
+TUTORIALS = [f"tutorials/{path.stem}" for path in sorted((ROOT / "docs/tutorials").glob("*.ipynb"))]
+# Pictures of the pages as they were last opened, for a person to look at.
+PICTURES = ROOT / "build" / "screenshots"
 # What a browser fetches to show a page: no links that a reader may follow.
 FETCHED = re.compile(r"""<(?:script|img|iframe|source)[^>]*?\ssrc=["']?([^"'\s>]+)|<link[^>]*?\shref=["']?([^"'\s>]+)""")  # fmt: skip # noqa: E501
 IN_STYLES = re.compile(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""")
-# A name that needs a package of which the tests do without.
-FRAMEWORKS = {"TorchLoader": "torch", "JaxLoader": "jax"}
 ELSEWHERE = re.compile(r"(?:https?:)?//")
 
 
-def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site of a checkout as `make docs` does."""
+def build(root: Path, site: Path, tutorials: str = "source") -> subprocess.CompletedProcess[str]:
+    """Build the site of a checkout as `make docs` does, with tutorials from their "source" or "executed"."""
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site],
         cwd=root,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "TUTORIALS": "source"},
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "TUTORIALS": tutorials},
         capture_output=True,
         text=True,
         check=False,
@@ -68,19 +74,6 @@ def site(tmp_path_factory):
     done = build(ROOT, folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
-
-
-def public_names(module):
-    """Each public object with its module, as Python itself imports them."""
-    for name in module.__all__:
-        framework = FRAMEWORKS.get(name)
-        if framework and find_spec(framework) is None:
-            continue
-        value = getattr(module, name)
-        if hasattr(value, "__all__"):
-            yield from public_names(value)
-        else:
-            yield module.__name__, name, value
 
 
 def shown_text(page: Path) -> str:
@@ -148,6 +141,15 @@ def test_a_broken_link_and_an_undocumented_name_fail_by_name(tmp_path):
     assert "Received: none of workflow.ops.Clip." in said
 
 
+# Elements of the text that reach beyond the page, and that no box around them scrolls.
+BEYOND = """
+const scrolls = e => e && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+return [...document.querySelectorAll('article *')]
+  .filter(e => e.getBoundingClientRect().right > arguments[0] + 1 && !scrolls(e))
+  .map(e => e.outerHTML.slice(0, 200));
+"""
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """A server of files that writes no log."""
 
@@ -155,15 +157,32 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def address(site):
-    handler = functools.partial(Quiet, directory=site)
+@contextlib.contextmanager
+def served(folder):
+    """The address at which the files of a folder are served."""
+    handler = functools.partial(Quiet, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """The address of a site whose tutorials have the outputs of their cells."""
+    folder = tmp_path_factory.mktemp("executed")
+    done = build(ROOT, folder, "executed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with served(folder) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -209,18 +228,47 @@ def set_colours(browser, colours, expected):
     )
 
 
-@needs_browser
-@pytest.mark.parametrize("page", PAGES)
-def test_a_browser_shows_a_page_without_an_error_or_overflow(browser, address, page):
+def picture(browser, file, width):
+    """Keep the whole page as a picture."""
+    height = browser.execute_script("return document.documentElement.scrollHeight")
+    clip = {"x": 0, "y": 0, "width": width, "height": min(height, 12_000), "scale": 1}
+    taken = {"captureBeyondViewport": True, "clip": clip}
+    made = browser.execute_cdp_cmd("Page.captureScreenshot", taken)["data"]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(base64.b64decode(made))
+
+
+def look_at(browser, address, page):
+    """Open a page narrow and wide, dark and light; keep pictures, and refuse errors and overflow."""
     for width in (390, 1280):
         resize(browser, width)
         browser.get(f"{address}/{page}.html")
+        for colours, expected in (
+            ("dark", lambda red: red < 100),
+            ("light", lambda red: red > 200),
+        ):
+            set_colours(browser, colours, expected)
+            picture(browser, PICTURES / f"{page.replace('/', '-')}-{width}-{colours}.png", width)
+            wide = browser.execute_script("return document.documentElement.scrollWidth")
+            assert wide <= width, colours
+            assert not browser.execute_script(BEYOND, width), colours
         errors = [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
         assert not errors
-        set_colours(browser, "dark", lambda red: red < 100)
-        wide = browser.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width
-        set_colours(browser, "light", lambda red: red > 200)
+
+
+@needs_browser
+@pytest.mark.parametrize("page", PAGES)
+def test_a_browser_shows_a_page_without_an_error_or_overflow(browser, address, page):
+    look_at(browser, address, page)
+
+
+@pytest.mark.long
+@needs_browser
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_a_browser_shows_tutorials_with_their_outputs(browser, executed, page):
+    look_at(browser, executed, page)
+    assert browser.execute_script("return document.querySelectorAll('.output').length") > 3
 
 
 @needs_browser

@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.tables.initial_table import initializer_of
+from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class CrossNetwork(keras.layers.Layer):
+class CrossNetwork(keras.layers.Layer, metaclass=OwnNames):
     """Products of the input with linear functions of itself: x_(l+1) = x_0 * (W x_l + b) + x_l.
 
     Source: R. Wang et al., DCN V2: Improved Deep & Cross Network, WWW 2021.

@@ -19,12 +19,13 @@ from training.layers.embedding_collection import (
 from training.layers.indicators import count_ids
 from training.layers.numbers import number_count, number_rows, widths_of
 from training.tables.initial_table import initializer_of
+from workflow.schema.own_names import OwnNames
 
 AGGREGATIONS = ("concat", "stack")
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class DenseFeatures(keras.layers.Layer):
+class DenseFeatures(keras.layers.Layer, metaclass=OwnNames):
     """The embeddings of categorical columns and the continuous columns, joined.
 
     The order of the output is the order of the arguments: first the columns of

@@ -11,12 +11,13 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.tables.initial_table import initializer_of
+from workflow.schema.own_names import OwnNames
 
 INTERACTIONS = (None, "field_all", "field_each", "field_interaction")
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class DotProductInteraction(keras.layers.Layer):
+class DotProductInteraction(keras.layers.Layer, metaclass=OwnNames):
     """The dot product of each pair of vectors, as in DLRM, or a bilinear form of each pair.
 
     Pairs (i, j) with i < j come in the order of NVTabular: (0, 1), (0, 2), ..., (1, 2), ...

@@ -13,10 +13,11 @@ from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
 from training.tables.initial_table import initializer_of
 from training.tables.shared_table import SharedTable
+from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class EmbeddingBag(keras.layers.Layer):
+class EmbeddingBag(keras.layers.Layer, metaclass=OwnNames):
     """Embeddings from one table, with the vectors of a list combined into one vector.
 
     Called with ids of shape (N, 1) it returns a vector for each row. Called with a pair `(values,

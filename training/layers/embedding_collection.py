@@ -16,10 +16,11 @@ from training.tables.bags import check_combiner
 from training.tables.initial_table import initializer_of
 from training.tables.shared_table import SharedTable
 from workflow.schema.alike import did_you_mean
+from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class EmbeddingCollection(keras.layers.Layer):
+class EmbeddingCollection(keras.layers.Layer, metaclass=OwnNames):
     """Embeddings of many columns of ids, single values and lists.
 
     The tables of all columns of one width are one variable, so that a step gathers, scatters and

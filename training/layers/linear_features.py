@@ -12,10 +12,11 @@ from training.errors import TrainingError
 from training.feature_columns.layer_arguments import read_linear
 from training.layers.embedding_collection import EmbeddingCollection, check_present
 from training.layers.numbers import number_count, number_rows, widths_of
+from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class LinearFeatures(keras.layers.Layer):
+class LinearFeatures(keras.layers.Layer, metaclass=OwnNames):
     """A linear function of categorical and continuous columns: a weight for each id, and a bias.
 
     The weights of all ids of all columns are one variable. A list sums the weights of its values.

@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.tables.initial_table import initializer_of
+from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class XDeepFMOuterProduct(keras.layers.Layer):
+class XDeepFMOuterProduct(keras.layers.Layer, metaclass=OwnNames):
     """Weighted sums of the elementwise products of two stacks of vectors.
 
     out[n, k] = sum over i, j of kernel[k, i, j] * x0[n, i] * x[n, j], elementwise over the width. A

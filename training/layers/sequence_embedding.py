@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from training.layers.embedding_bag import EmbeddingBag
 from training.tables.initial_table import initializer_of
+from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class SequenceEmbedding(keras.layers.Layer):
+class SequenceEmbedding(keras.layers.Layer, metaclass=OwnNames):
     """Vectors of a sequence of ids and of a target, from one table, each with its position's vector.
 
     The position is the distance to the target: 0 of the target itself, 1 of the newest id. The

@@ -16,13 +16,14 @@ from training.network.load import as_network, load_network
 from training.network.network import Columns, Network
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
+from workflow.schema.own_names import OwnNames
 
 # Not an output, but what `as_served` needs.
 _VECTOR = "vector of the query"
 
 
 @dataclass(frozen=True)
-class NearestItems:
+class NearestItems(metaclass=OwnNames):
     """A query's tower with the catalogue in which its vector is looked up, to be exported as one.
 
     The answer to each row is the k items whose vectors have the largest dot products with the

@@ -8,9 +8,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from workflow.schema.own_names import OwnNames
+
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
+class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer, metaclass=OwnNames):
     """`keras.optimizers.LossScaleOptimizer` that checks a table's rows, not the whole table.
 
     Keras converts each sparse gradient to a dense one to check whether it is finite.

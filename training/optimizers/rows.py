@@ -11,9 +11,10 @@ from training.errors import TrainingError
 from training.optimizers.distinct import distinct_rows
 from training.private import states_of
 from training.sharding.layout import assign_own, layout_of, set_layout
+from workflow.schema.own_names import OwnNames
 
 
-class SparseRows:
+class SparseRows(metaclass=OwnNames):
     """Mixin for a Keras optimizer that passes gradients of tables to `update_rows`.
 
     The gradients of a row that occurs several times in a batch are summed first, as in a dense

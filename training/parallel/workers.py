@@ -18,6 +18,7 @@ from training.parallel.collectives import Collectives
 from training.parallel.devices import expect_alike, own_device
 from training.parallel.meeting import meet
 from training.private import is_tensorflow_in_use
+from workflow.schema.own_names import OwnNames
 
 # The workers of this process: TensorFlow joins others once.
 _JOINED: dict[str, Workers] = {}
@@ -25,7 +26,7 @@ _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Workers:
+class Workers(metaclass=OwnNames):
     """The processes that train one model together, one for each GPU; made by `join_workers`.
 
     Attributes:

@@ -9,10 +9,11 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from workflow.schema.own_names import OwnNames
 
 
 @dataclass(frozen=True)
-class InBatchSoftmax:
+class InBatchSoftmax(metaclass=OwnNames):
     """A softmax over the items of the batch, corrected for their popularity.
 
     A popular item is a negative of many rows, and would be ranked too low. So the logarithm of its
@@ -49,7 +50,7 @@ class InBatchSoftmax:
 
 
 @dataclass(frozen=True)
-class SampledSoftmax:
+class SampledSoftmax(metaclass=OwnNames):
     """A softmax over the row's item and random items of the catalogue, corrected for their shares.
 
     Items that are rare in the data are negatives too, unlike those of a batch. The logarithm of the

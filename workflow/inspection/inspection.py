@@ -17,6 +17,7 @@ from workflow.expressions.program.safetensors_file import FormatError, read_json
 from workflow.files.durable import replace_file
 from workflow.operator.settings import fits
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.own_names import OwnNames
 
 from .column import PERCENTILES, ColumnInspection
 from .html import to_html
@@ -26,7 +27,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(metaclass=OwnNames):
     """Facts about the columns of a data set, by `inspect_dataset`.
 
     It prints as text of 80 columns, shows as a table in a notebook, and can be saved as JSON. With

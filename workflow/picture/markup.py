@@ -11,6 +11,9 @@ from html import escape
 
 from .diagram import printable
 
+# The font of a chart, as attributes of its image.
+FONT = ' font-family="sans-serif" font-size="12"'
+
 
 def safe(text: str, *, lines: bool = False) -> str:
     """Text for XML, which forbids most control characters even as escapes.
@@ -41,6 +44,19 @@ def image(width: float, height: float, label: str, content: str, attributes: str
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} aria-label="{safe(label)}"'
         f"{attributes}>{content}</svg>"
     )
+
+
+def words(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:
+    """A text of a chart, as an element of an SVG image.
+
+    Args:
+        x: in pixels, of the point that `anchor` names.
+        y: of the text's base line.
+        text: any text.
+        anchor: "start", "middle" or "end".
+        more: further attributes, as markup.
+    """
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{safe(text)}</text>'
 
 
 def table(

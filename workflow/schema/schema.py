@@ -9,14 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, EnumMeta
 from typing import Any
 
 from .alike import did_you_mean
 from .dtypes import DTYPES, DType, SchemaError, dtype_of
+from .own_names import OwnNames
 
 
-class Tags(str, Enum):  # noqa: UP042 - StrEnum came with Python 3.11
+class _Members(EnumMeta):
+    """Metaclass that lets `help` show the members, and no methods of `str`."""
+
+    def __dir__(cls) -> list[str]:
+        return [*cls.__members__, "__doc__", "__module__"]
+
+
+class Tags(str, Enum, metaclass=_Members):  # noqa: UP042 - StrEnum came with Python 3.11
     """Purposes of a column, named as in Merlin. Selectors, the loader and the exporter use them."""
 
     CATEGORICAL = "categorical"
@@ -73,7 +81,7 @@ def are_alike_times(one: str, other: str) -> bool:
 
 
 @dataclass(frozen=True)
-class ColumnSchema:
+class ColumnSchema(metaclass=OwnNames):
     """A column: its name, element type and shape, and facts about its values.
 
     Attributes:
@@ -177,7 +185,7 @@ class ColumnSchema:
         return (f"list[{element}]" if self.is_list else element) + ("?" if self.nullable else "")
 
 
-class Schema(Mapping[str, ColumnSchema]):
+class Schema(Mapping[str, ColumnSchema], metaclass=OwnNames):
     """An ordered set of columns.
 
     Raises:

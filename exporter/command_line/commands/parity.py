@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +55,7 @@ def parity(
     """Compare a server's answers with those of the offline pipeline.
 
     Integers and strings must be identical, floats nearly so, with NaN equal to NaN. The exit code
-    is 1 if any value differs. The page also shows the rows that differ most and response times.
+    is 1 if any value differs. The page also shows the rows with the largest differences and response times.
 
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
@@ -63,20 +63,21 @@ def parity(
     given, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
     import_tensorflow()
     # So that help is shown at once.
-    from exporter.report.proof_page import proof_page  # noqa: PLC0415
+    from exporter.report.parity_page import parity_page  # noqa: PLC0415
     from serving import check_parity  # noqa: PLC0415
     from training.network.load import load_network  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
     fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))
     frame = first_rows(given, fitted.input_schema, rows, options)
-    with connected(name, connection) as client:
+    # Beside --url the repository gives the page its sizes.
+    of_server = replace(connection, repository=None) if connection.url else connection
+    with connected(name, of_server) as client:
         report = check_parity(
             client, fitted, network, frame, tolerance=tolerance, batch_size=batch_size
         )
         if page is not None:
-            asked = frame.select(column.name for column in client.contract.inputs).collect()
-            made = proof_page(client, report, fitted, asked, connection.repository)
+            made = parity_page(client, report, frame, connection.repository)
             page.write_text(made, encoding="utf-8")
     answer(as_json, str(report), **asdict(report), passed=report.passed)
     if page is not None and not as_json:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.places import expect_place
 from exporter.command_line.words import answer
 
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from serving.watch.skew_history import SkewHistory
     from serving.watch.view import View
 
 
@@ -32,6 +36,17 @@ def watch(
     ] = False,
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 5.0,
     window: Annotated[float, typer.Option(min=1, help="Compare the rows of these minutes.")] = 15.0,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="A page of charts of the inputs over time, written at each look."),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="The same charts as a picture, written at each look.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="With --html or --svg: a column to draw; may be repeated."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --once: print the inputs' deviations as JSON.")
     ] = False,
@@ -39,40 +54,70 @@ def watch(
     """Show a server's requests, latencies, failures and inputs.
 
     Inputs are compared with those of the training. A figure is marked with << where it deviates.
-    With `--once` the exit code is 1 if one does.
+    With `--once` the exit code is 1 if one does. Ctrl-C ends it otherwise.
 
     Example: `ensemble watch 127.0.0.1:8002`
     """
-    # So that help is shown at once.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.live import Live  # noqa: PLC0415
+    if as_json and not once:
+        raise CommandError("Expected --once with --json. Received: --json alone.")
+    if once and (html or svg):
+        raise CommandError("Expected --html and --svg without --once: one look has no curve.")
+    if column and not (html or svg):
+        raise CommandError("Expected --html or --svg with --column. Received: --column alone.")
+    expect_place(html)
+    expect_place(svg)
+    addresses = urls or ["http://127.0.0.1:8002/metrics"]
+    if once:
+        _look_once(addresses, as_json)
+    else:
+        _look_again(addresses, interval, window, partial(_write, html, svg, column or ()))
+
+
+def _look_once(urls: Sequence[str], as_json: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415 - so that help is shown at once
 
     from serving.watch.metrics import scrape  # noqa: PLC0415
     from serving.watch.view import WIDTH, View  # noqa: PLC0415
 
-    if as_json and not once:
-        raise CommandError("Expected --once with --json. Received: --json alone.")
-    addresses = urls or ["http://127.0.0.1:8002/metrics"]
-    console = Console(width=WIDTH)
-    if once:
-        view = View(scrape(addresses))
-        skews = view.skews()
-        if as_json:
-            answer(as_json, "", inputs=[asdict(skew) for skew in skews])
-        else:
-            console.print(_page(view))
-        if any(skew.deviates for skew in skews):
-            raise typer.Exit(1)
-        return
-    seen = deque([scrape(addresses)])
-    with Live(_page(View(seen[0])), console=console, auto_refresh=False) as live:
+    view = View(scrape(urls))
+    skews = view.skews()
+    if as_json:
+        answer(as_json, "", inputs=[asdict(skew) for skew in skews])
+    else:
+        Console(width=WIDTH).print(_page(view))
+    if any(skew.deviates for skew in skews):
+        raise typer.Exit(1)
+
+
+def _look_again(
+    urls: Sequence[str], interval: float, window: float, write: Callable[[SkewHistory], None]
+) -> None:
+    from rich.console import Console  # noqa: PLC0415 - so that help is shown at once
+    from rich.live import Live  # noqa: PLC0415
+
+    from serving.watch.skew_history import SkewHistory  # noqa: PLC0415
+    from serving.watch.view import WIDTH  # noqa: PLC0415
+
+    history = SkewHistory(urls, window)
+    with Live(_page(history.view), console=Console(width=WIDTH), auto_refresh=False) as live:
         while True:
             time.sleep(interval)
-            now = scrape(addresses)
-            live.update(_page(View(now, seen[-1], seen[0])), refresh=True)
-            seen.append(now)
-            while now.time - seen[0].time > window * 60:
-                seen.popleft()
+            history.look()
+            live.update(_page(history.view), refresh=True)
+            write(history)
+
+
+def _write(
+    html: Path | None, svg: Path | None, columns: Sequence[str], history: SkewHistory
+) -> None:
+    """Draw the charts anew."""
+    from exporter.report.page import as_page  # noqa: PLC0415 - so that help is shown at once
+
+    if html:
+        page = as_page("Inputs over time", history.to_html(*columns))
+        html.write_text(page, encoding="utf-8")
+    if svg:
+        svg.write_text(history.to_svg(*columns), encoding="utf-8")
 
 
 def _page(view: View) -> Group:

@@ -6,6 +6,7 @@ import pytest
 
 from serving.errors import ClientError
 from serving.prove.comparison import as_text, compare_feature, compare_prediction
+from serving.prove.report import worst_of_all
 from workflow.wire.format import WireColumn
 
 NAN, INF = float("nan"), float("inf")
@@ -150,8 +151,20 @@ def test_the_rows_that_differ_most_are_kept_those_beyond_the_tolerance_first():
     assert [one.difference for one in found.worst] == pytest.approx([0.5, 0.3, 0.25])
     assert (found.worst[0].offline, found.worst[0].served) == ("1.0", "1.5")
     near = compare_prediction("y", offline[:2], served[:2], 1e-5)
-    assert [(one.row, one.equal) for one in near.worst] == [(1, True)]
-    assert compare_prediction("y", offline, offline, 1e-5).worst == ()
+    assert [(one.row, one.equal) for one in near.worst] == [(1, True), (0, True)]
+    same = compare_prediction("y", offline, offline, 1e-5).worst
+    assert [(one.row, one.difference, one.served) for one in same[:2]] == [
+        (0, 0.0, "0.5"),
+        (1, 0.0, "2.0"),
+    ]
+
+
+def test_of_equal_differences_each_output_is_shown_before_one_is_shown_twice():
+    offline = np.ones((4, 1))
+    outputs = [compare_prediction(name, offline, offline + 0.5, 1e-5) for name in "ab"]
+    outputs.append(compare_prediction("same", offline, offline, 1e-5))
+    shown = [(output.name, found.row) for output, found in worst_of_all(outputs)]
+    assert shown == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2), ("same", 0)]
 
 
 def test_worst_rows_of_lists_and_strings_show_the_whole_row():
@@ -160,13 +173,13 @@ def test_worst_rows_of_lists_and_strings_show_the_whole_row():
         pl.Series([[1, 2], [3], []]),
         pl.Series([[1, 2], [4], []]),
     )
-    assert [(one.row, one.offline, one.served, one.difference) for one in lists.worst] == [
-        (1, "[3]", "[4]", 1.0)
-    ]
+    one = lists.worst[0]
+    assert (one.row, one.offline, one.served, one.difference) == (1, "[3]", "[4]", 1.0)
     texts = compare_feature(
         WireColumn("word", "string", nullable=True), pl.Series(["a", None]), pl.Series(["a", "b"])
     )
-    assert [(one.row, one.offline, one.served) for one in texts.worst] == [(1, "null", "'b'")]
+    one = texts.worst[0]
+    assert (one.row, one.offline, one.served) == (1, "null", "'b'")
 
 
 @pytest.mark.parametrize(

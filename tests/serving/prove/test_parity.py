@@ -12,7 +12,7 @@ from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
 from serving.prove.parity import call_network, check_parity, raw_rows
-from serving.prove.report import DifferingRow, OutputParity, ParityReport
+from serving.prove.report import ComparedRow, OutputParity, ParityReport
 from workflow import Workflow
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema
@@ -56,7 +56,7 @@ def test_the_html_shows_names_as_text(name, shown):
 
 
 def test_the_page_shows_the_worst_rows_beside_their_raw_values():
-    worst = DifferingRow(7, "0.25", "0.75", 0.5, equal=False)
+    worst = ComparedRow(7, "0.25", "0.75", 0.5, equal=False)
     output = OutputParity("score", "prediction", 9, 1, 0.5, 7, worst=(worst,))
     html = ParityReport("movies", "5f1d", 9, 1e-5, (output,), {7: {"user": "12"}}).to_html()
     cells = re.findall(r"<td>(.*?)</td>", html[html.index('class="worst"') :])
@@ -82,7 +82,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_values_are_never_markup(text):
-    worst = DifferingRow(0, text, text, np.inf, equal=False)
+    worst = ComparedRow(0, text, text, np.inf, equal=False)
     output = OutputParity(text, "feature", 1, 1, np.inf, 0, worst=(worst,))
     html = ParityReport(text, text, 1, 1e-5, (output,), {0: {text: text}}).to_html()
     body = ET.fromstring(html)  # noqa: S314 - strict, so that nothing of it can be markup

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from workflow.picture.markup import image, safe
+from .markup import FONT, image, words
 
 Points = Sequence[tuple[float, float]]
 
@@ -17,7 +17,6 @@ WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 36, 72, 52
 _LETTER = 7  # pixels at most, on average
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
-_FONT = ' font-family="sans-serif" font-size="12"'
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 
 
@@ -44,16 +43,16 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
     xs, ys = (_Axis(values) for values in zip(*every, strict=True))
     parts = [
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        _text(_LEFT, 20, title, "start", ' font-size="15"'),
-        _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 12, x_title, "middle"),
-        _text(_LEFT - 8, _TOP - 10, y_title, "end"),
+        words(_LEFT, 20, title, "start", ' font-size="15"'),
+        words((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 12, x_title, "middle"),
+        words(8, _TOP - 10, y_title),
     ]
     for value in ys.ticks:
         place = _y(ys.share(value))
         parts.append(_line([(_LEFT, place), (WIDTH - _RIGHT, place)], "#dddddd", 1))
-        parts.append(_text(_LEFT - 8, place + 4, ys.label(value), "end"))
+        parts.append(words(_LEFT - 8, place + 4, ys.label(value), "end"))
     parts += [
-        _text(_x(xs.share(value)), HEIGHT - _BOTTOM + 18, xs.label(value), "middle")
+        words(_x(xs.share(value)), HEIGHT - _BOTTOM + 18, xs.label(value), "middle")
         for value in xs.ticks
     ]
     place = float(_LEFT)
@@ -63,9 +62,28 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
         width = 1.5 + 1.5 * (len(kept) - 1 - number)
         parts.append(_line([(_x(xs.share(x)), _y(ys.share(y))) for x, y in points], colour, width))
         parts.append(_line([(place, 38), (place + 16, 38)], colour, width))
-        parts.append(_text(place + 22, 42, name, "start"))
+        parts.append(words(place + 22, 42, name, "start"))
         place += 40 + _LETTER * len(name)
-    return image(WIDTH, HEIGHT, title, "\n".join(parts), _FONT) + "\n"
+    return image(WIDTH, HEIGHT, title, "\n".join(parts), FONT) + "\n"
+
+
+def in_one_picture(charts: Sequence[str], label: str) -> str:
+    """Line charts below one another, as one SVG document.
+
+    Args:
+        charts: documents of `line_chart`.
+        label: a description of all, for screen readers.
+
+    Example:
+        >>> chart = line_chart({"loss": [(0, 0.7), (1, 0.5)]}, "Loss", "epoch", "loss")
+        >>> in_one_picture([chart, chart], "Losses").count("<svg")
+        3
+    """
+    placed = (
+        f'<g transform="translate(0 {number * HEIGHT})">{chart}</g>'
+        for number, chart in enumerate(charts)
+    )
+    return image(WIDTH, max(len(charts), 1) * HEIGHT, label, "".join(placed)) + "\n"
 
 
 class _Axis:
@@ -99,7 +117,3 @@ def _y(share: float) -> float:
 def _line(points: Points, colour: str, width: float) -> str:
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{safe(text)}</text>'

@@ -1,0 +1,142 @@
+"""Charts of a model's inputs over time: the shares of each look, beside those of the training."""
+
+import re
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from exporter.command_line.app import make_app
+from serving import ClientError, ColumnError, SkewHistory, SkewMonitor
+from serving.contract import Contract
+from workflow import Workflow, ops
+from workflow.wire.format import WireColumn
+
+
+@dataclass
+class Client:
+    """The part of a client that a monitor uses: the description of the model's inputs."""
+
+    contract: Contract
+    model_name: str = "shop"
+
+
+def rows(nulls):
+    """A thousand rows, of whose prices so many are null."""
+    prices = [None] * nulls + [float(n % 40) for n in range(1000 - nulls)]
+    return pl.DataFrame(
+        {"price": pl.Series(prices, dtype=pl.Float64), "user": [n % 50 for n in range(1000)]}
+    )
+
+
+@pytest.fixture
+def monitor():
+    graph = (["price"] >> ops.FillMissing(0) >> ops.Normalize()) + (["user"] >> ops.Categorify())
+    workflow = Workflow(graph).fit(rows(100))
+    columns = (WireColumn("price", "float64", nullable=True), WireColumn("user", "int64"))
+    return SkewMonitor(workflow, Client(Contract(columns, (), (), "", {})))
+
+
+def curves(svg):
+    """The curves of a chart by their names: the numbers that the axes give their points."""
+    root = ET.fromstring(svg)  # noqa: S314 - our own
+    chart = next(e for e in root.iter() if e.tag.endswith("svg") and e is not root)
+    texts = [(float(e.get("x")), float(e.get("y")), e.text) for e in chart if "text" in e.tag]
+    ticks = [(y - 4, float(t)) for x, y, t in texts if x == 56]
+    (bottom, low), (top, high) = ticks[0], ticks[-1]
+    lines = [e for e in chart if "polyline" in e.tag and e.get("stroke") != "#dddddd"]
+    drawn = {}
+    for line, key in zip(lines[::2], lines[1::2], strict=True):
+        start = float(key.get("points").split(",")[0])
+        name = next(t for x, y, t in texts if y == 42 and x == start + 22)
+        heights = [float(p.split(",")[1]) for p in line.get("points").split()]
+        drawn[name] = [low + (high - low) * (bottom - y) / (bottom - top) for y in heights]
+    return drawn
+
+
+def test_a_point_is_of_the_rows_since_the_look_before(monitor):
+    history = SkewHistory(monitor)
+    for nulls in (100, 100, 500):
+        monitor.add(rows(nulls))
+        history.look()
+    history.look()  # without rows between, which is no point
+    drawn = curves(history.to_svg("price"))
+    assert drawn["served"] == pytest.approx([10, 10, 50], abs=0.3)
+    assert drawn["training"] == pytest.approx([10, 10, 10], abs=0.3)
+    (nulls,) = [
+        skew for skew in history.skews() if (skew.column, skew.figure) == ("price", "nulls")
+    ]
+    assert nulls.served == pytest.approx(700 / 3000)
+    assert "deviating: price (nulls)" in repr(history)
+
+
+def test_what_deviates_comes_first_and_columns_are_chosen_by_name(monitor):
+    history = SkewHistory(monitor)
+    monitor.add(rows(100).with_columns(user=pl.lit(10**9)))
+    history.look()
+    titles = re.findall(r'font-size="15">([^<]+)<', history._repr_html_())
+    assert titles[0] == "user: unknown, deviates (shop client)"
+    assert [t.split(":")[0] for t in titles].count("price") == 2
+    assert "price" not in history.to_svg("user")
+    with pytest.raises(ColumnError, match=r"are counted: price, user. Received: usr.*'user'"):
+        history.to_svg("usr")
+
+
+def test_what_is_older_than_the_window_is_forgotten(monitor):
+    history = SkewHistory(monitor, window=1e-9)
+    for nulls in (500, 0, 100):
+        monitor.add(rows(nulls))
+        history.look()
+    (nulls,) = [
+        skew for skew in history.skews() if (skew.column, skew.figure) == ("price", "nulls")
+    ]
+    assert nulls.served == pytest.approx(0.1)
+    with pytest.raises(ClientError, match=r"more than 0 minutes. Received: 0"):
+        SkewHistory(monitor, window=0)
+
+
+def test_nothing_is_drawn_before_a_row_was_counted(monitor):
+    history = SkewHistory(monitor)
+    assert ET.fromstring(history.to_svg()) is not None  # noqa: S314
+    assert "0 figures" in history.to_html()
+
+
+def test_the_command_draws_at_each_look_until_it_is_interrupted(monitor, tmp_path):
+    page, picture = tmp_path / "skew.html", tmp_path / "skew.svg"
+    command = [sys.executable, "-m", "exporter", "watch", "--interval", "0.5"]
+    with monitor.serving() as url:
+        watch = subprocess.Popen(
+            [*command, "--html", page, "--svg", picture, "--column", "price", url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        while not (picture.exists() and "deviates" in picture.read_text()):
+            assert watch.poll() is None, watch.stdout.read()
+            monitor.add(rows(500))
+        watch.send_signal(signal.SIGINT)
+        said, _ = watch.communicate(timeout=60)
+    assert watch.returncode == 130
+    assert "Traceback" not in said
+    assert curves(picture.read_text())["training"] == pytest.approx([10], abs=0.3)
+    assert "price: nulls, deviates" in page.read_text()
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--once", "--svg", "a.svg"], "one look has no curve"),
+        (["--column", "price"], "Received: --column alone"),
+        (["--html", "no/such/folder/a.html"], "Expected a file in a folder that exists"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(arguments, error):
+    result = CliRunner().invoke(make_app(), ["watch", *arguments])
+    assert result.exit_code == 1
+    assert error in result.output
