@@ -162,8 +162,8 @@ class Epochs:
         rest = rest_of(chunks, position.legs, self._left_in_order)
         own, last = share_of(rest, settings.share)
         own = self._left_in_order([*own, *([last] if last else [])], position.batch)
-        first, rest = _first_read(own, batch_size) if source.reads_parts else ([], own)
-        groups = first + _read_groups(rest, settings, source.chunks_per_read)
+        first, later = _first_read(own, batch_size) if source.reads_parts else ([], own)
+        groups = first + _read_groups(later, settings, source.chunks_per_read)
         return Prefetcher(lambda: source.in_order(groups, batch_size), wait=self._wait)
 
     def _left_in_order(self, chunks: Sequence[Chunk], batches: int) -> list[Chunk]:
@@ -271,8 +271,8 @@ class Epochs:
 
 
 def _first_read(
-    chunks: Sequence[Chunk], batch_size: int
-) -> tuple[list[list[Chunk]], Sequence[Chunk]]:
+    chunks: list[Chunk], batch_size: int
+) -> tuple[list[list[Chunk]], list[Chunk]]:
     """Cut the first batches out of a large first row group, to read them alone.
 
     Reading a row group's first rows, and later the others, costs little more than reading it at once.
