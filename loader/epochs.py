@@ -270,9 +270,7 @@ class Epochs:
         return zlib.crc32(json.dumps(facts).encode())
 
 
-def _first_read(
-    chunks: list[Chunk], batch_size: int
-) -> tuple[list[list[Chunk]], list[Chunk]]:
+def _first_read(chunks: list[Chunk], batch_size: int) -> tuple[list[list[Chunk]], list[Chunk]]:
     """Cut the first batches out of a large first row group, to read them alone.
 
     Reading a row group's first rows, and later the others, costs little more than reading it at once.
