@@ -7,9 +7,11 @@
 Each runtime is asked for 1, 64, 1,024 and 16,384 rows by one client, and for one row at a time
 by 32 at once; requests are made once and sent as the bytes they are, so that the client costs
 little. What a one-row request of 32 clients takes of the processor is shown as well, since on a
-busy machine that says more than the number of them. There are two floors: an ensemble of two
-Python models that do nothing with the same tensors, and the fused graph in onnxruntime, called in
-this process. All take turns in rounds, so that what else the machine does falls on each of them.
+busy machine that says more than the number of them. There are three floors: an ensemble of two
+Python models that do nothing with the same tensors, one such model, and the fused graph in
+onnxruntime, called in this process. All take turns in rounds, so that what else the machine does
+falls on each of them; "of its floor" is the median over the rounds of a runtime's time, or of its
+requests/s, divided by those of as many empty steps.
 
 `--backend` needs no server: a call of the TensorFlow backend, beside TensorFlow 2's own call of the
 same signature, for the same rows of a MovieLens-like network, in turns. The answers are compared
@@ -21,6 +23,7 @@ answers, with the processor time of this process; see `benchmarks/serving_graphs
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import sys
 import tempfile
@@ -29,6 +32,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from operator import truediv
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,7 +54,8 @@ from workflow.wire.format import encode
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
 ROUNDS = 5
-EMPTY = "empty"
+# An empty step for each Python step of a runtime, as a copy of another runtime's configs.
+FLOORS = {"two empty Python steps": "tensorflow", "one empty Python step": "fused_onnx"}
 HERE = [name for name, kind in RUNTIMES.items() if kind.is_served]
 Call = Callable[[], Any]
 Row = dict[Any, Any]
@@ -108,7 +113,8 @@ def measure(name: str, seconds: float) -> list[Row]:
                 pipeline.labels,
                 serving=ServingOptions(runtime=runtime, max_batch_size=SIZES[-1]),
             )
-        write_floor(Path(folder), f"{name}_tensorflow", f"{name}_{EMPTY}")
+        for number, runtime in enumerate(FLOORS.values()):
+            write_floor(Path(folder), f"{name}_{runtime}", f"{name}_empty{number}")
         with TritonServer(folder, startup_timeout=300) as server:
             with EnsembleClient(server.grpc_url, f"{name}_fused_onnx") as client:
                 feeds = {n: tensors_of(client, pipeline.rows.head(n)) for n in SIZES}
@@ -117,8 +123,8 @@ def measure(name: str, seconds: float) -> list[Row]:
                 for runtime in HERE
                 for n, feed in feeds.items()
             }
-            # It answers with one row.
-            requests["two empty Python steps", 1] = request_of(f"{name}_{EMPTY}", feeds[1])
+            for number, floor in enumerate(FLOORS):  # they answer with one row
+                requests[floor, 1] = request_of(f"{name}_empty{number}", feeds[1])
             graph = Path(folder) / f"{name}_fused_onnx" / "1" / "model.onnx"
             return ask(server.grpc_url, requests, in_process(graph, feeds), seconds)
 
@@ -134,21 +140,26 @@ def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: flo
     """
     options = [("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
     options.append(("grpc.max_receive_message_length", -1))
-    times: dict[Key, list[float]] = defaultdict(list)
+    times: dict[Key, list[list[float]]] = defaultdict(list)
     loads: dict[str, list[Row]] = defaultdict(list)
     with grpc.insecure_channel(url, options) as channel:
         calls = {key: sender(channel, request) for key, request in requests.items()} | own
         for _ in range(ROUNDS):
             for key, call in calls.items():
-                times[key] += times_ms(call, seconds / ROUNDS)
+                times[key].append(times_ms(call, seconds / ROUNDS))
             for (name, rows), request in requests.items():
                 if rows == 1:
                     loads[name].append(load(url, request, CLIENTS, seconds / ROUNDS))
     made: dict[str, Row] = {name: {"runtime": name} for name, _ in calls}
     for (name, rows), taken in times.items():
-        made[name][rows] = statistics.median(taken)
+        made[name][rows] = statistics.median(itertools.chain(*taken))
     for name, parts in loads.items():
         made[name] |= {what: statistics.median(part[what] for part in parts) for what in parts[0]}
+        floor = [*FLOORS][name.startswith("fused") or name == [*FLOORS][1]]
+        one = [map(statistics.median, times[key, 1]) for key in (name, floor)]
+        made[name]["1, of its floor"] = statistics.median(map(truediv, *one))
+        many = [(part["requests/s"] for part in loads[key]) for key in (name, floor)]
+        made[name]["requests/s, of its floor"] = statistics.median(map(truediv, *many))
     return list(made.values())
 
 

@@ -1,4 +1,4 @@
-"""Many clients at once, and the floor of an ensemble of two Python models."""
+"""Many clients at once, and the floors of Python models that do nothing."""
 
 from __future__ import annotations
 
@@ -105,16 +105,19 @@ def _ancestors(process: int, parents: Mapping[int, int]) -> list[int]:
 
 
 def write_floor(repository: Path, name: str, floor: str) -> None:
-    """Copy the configs of an ensemble of runtime "tensorflow", for requests of one row.
+    """Copy the configs of what was exported, for requests of one row, with Python models that do nothing.
 
     Args:
         repository: the model repository.
-        name: the ensemble.
+        name: an ensemble, or a fused model.
         floor: the name of the copy.
     """
     for suffix in ("_nvt", "_tf", ""):
+        file = repository / f"{name}{suffix}" / "config.pbtxt"
+        if not file.exists():  # a fused model has no steps
+            continue
         config = model_config_pb2.ModelConfig()
-        text_format.Parse((repository / f"{name}{suffix}" / "config.pbtxt").read_text(), config)
+        text_format.Parse(file.read_text(), config)
         config.name = f"{floor}{suffix}"
         config.ClearField("model_warmup")
         for step in config.ensemble_scheduling.step:
@@ -124,7 +127,7 @@ def write_floor(repository: Path, name: str, floor: str) -> None:
             group.kind = model_config_pb2.ModelInstanceGroup.KIND_CPU
         version = repository / config.name / "1"
         version.mkdir(parents=True)
-        if suffix:
+        if not config.ensemble_scheduling.step:
             config.ClearField("platform")
             config.backend = "python"
             (version / "model.py").write_text(MODEL)

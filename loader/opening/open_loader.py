@@ -36,9 +36,9 @@ from loader.read.cpu_blocks import HostBlocks
 from loader.read.source import FrameData, ParquetData, open_data
 from workflow.schema.schema import Schema
 
-# Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, its shuffled
-# copy, one waiting to be cut into blocks, the remainder of the previous one, a block waiting to be
-# cut into batches, and one being cut. Row groups of objects that wait to be decoded are compressed,
+# Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, one that is
+# dealt, the rows gathered for a block, those gathered for the next one, a block waiting to be cut into
+# batches, and one being cut. Row groups of objects that wait to be decoded are compressed,
 # and do not count: the order of rows is that of local files.
 _COPIES = 8
 
@@ -117,8 +117,12 @@ def open_host(data: Data, transport: BatchMaker) -> Device:
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     reader = data.data.reader(data.layout, data.reader_kwargs, data.source)
-    blocks = HostBlocks(reader, data.layout, data.source.fetcher)
-    return Device("cpu", blocks, transport, Budget(memory, _COPIES))
+    fetcher = data.source.fetcher
+    # Objects' row groups are fetched whole. Where other rows stand in for a damaged row group, the
+    # damage may be in the part that is read later.
+    parts = fetcher is None and data.source.skipped is None
+    blocks = HostBlocks(reader, data.layout, fetcher, reads_parts=parts)
+    return Device("cpu", blocks, transport, Budget(memory, _COPIES, place=4))
 
 
 def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader

@@ -27,6 +27,9 @@ _SLICE_ROWS = 32_768
 # Shorter runs are gathered: to copy one takes as long as to gather so many rows.
 _RUN_ROWS = 1_024
 
+# A chunk, and the order of its wanted rows.
+_Ordered = tuple[pl.DataFrame, pl.Series]
+
 
 class HostBlocks:
     """Blocks in the machine's memory.
@@ -35,6 +38,7 @@ class HostBlocks:
         reader: reads pieces.
         layout: the columns of a batch.
         fetcher: fetches the row groups of objects before they are read; None if there are none.
+        reads_parts: see `BlockSource`.
     """
 
     # One row group does not keep all cores busy; more than two cost memory and save no time.
@@ -44,11 +48,17 @@ class HostBlocks:
     order_by = f"polars {pl.__version__}, mixed"
 
     def __init__(
-        self, reader: ChunkReader, layout: BatchLayout, fetcher: Fetcher | None = None
+        self,
+        reader: ChunkReader,
+        layout: BatchLayout,
+        fetcher: Fetcher | None = None,
+        *,
+        reads_parts: bool = False,
     ) -> None:
         self._reader = reader
         self._layout = layout
         self._fetcher = fetcher
+        self.reads_parts = reads_parts
 
     def in_order(self, groups: Sequence[Sequence[Chunk]], batch_size: int) -> Iterator[Block]:
         """See `BlockSource`."""
@@ -77,39 +87,43 @@ class HostBlocks:
         seed: tuple[int, int],
     ) -> Iterator[Block]:
         """See `BlockSource`."""
-        shuffled = functools.partial(self._shuffled, groups, seed)
-        numbers = deque(mixture.chunks)
-        pool: dict[int, pl.DataFrame] = {}
-        batches: list[Mixed] = []
-        rows = 0
-        # No block is larger than a chunk, of which the buffer holds a number of copies.
-        most = min(_BLOCK_ROWS, max((chunk.rows for chunk in mixture.chunks.values()), default=0))
+        taken = functools.partial(self._taken, groups, mixture, batch_size, seed)
         # Decoding, shuffling and cutting each leave cores idle at times: overlap them.
-        with Prefetcher(shuffled, ahead=0, name="parquet-loader-shuffle") as frames:
-            for batch in mixture.batches:
-                # Batches of one chunk are a slice of it, without a copy.
-                alone = len(batch.runs) == 1 and batches and len(batches[-1].runs) > 1
-                begins = numbers and numbers[0] < batch.begun
-                if batches and (rows >= most or begins or alone):
-                    yield make_block(_dealt(pool, batches), self._layout)
-                    batches, rows = [], 0
-                while numbers and numbers[0] < batch.begun:
-                    pool[numbers.popleft()] = next(frames)
-                batches.append(batch)
-                rows += batch_size
-            if batches:
-                yield make_block(_dealt(pool, batches), self._layout)
+        with Prefetcher(taken, ahead=0, name="parquet-loader-shuffle") as blocks:
+            for rows, runs in blocks:
+                yield make_block(_dealt(rows, runs), self._layout)
 
-    def _shuffled(
+    def _taken(
+        self,
+        groups: Sequence[Sequence[Chunk]],
+        mixture: Mixture,
+        batch_size: int,
+        seed: tuple[int, int],
+    ) -> Generator[tuple[Mapping[int, pl.DataFrame], Sequence[Run]]]:
+        """The rows of each chunk for a block, and the runs of its batches in them."""
+        with contextlib.closing(self._ordered(groups, seed)) as ordered:
+            pool: dict[int, _Ordered] = {}
+            numbers = deque(mixture.chunks)
+            # Little more than a chunk, of which the buffer holds a number of copies.
+            most = min(
+                _BLOCK_ROWS, max((chunk.rows for chunk in mixture.chunks.values()), default=0)
+            )
+            for batches in _blocks(mixture, -(-most // batch_size)):
+                while numbers and numbers[0] < batches[-1].begun:
+                    pool[numbers.popleft()] = next(ordered)
+                runs = [run for batch in batches for run in batch.runs]
+                yield _take(pool, runs), runs
+
+    def _ordered(
         self, groups: Sequence[Sequence[Chunk]], seed: tuple[int, int]
-    ) -> Generator[pl.DataFrame]:
-        """The wanted rows of each chunk, in its order."""
+    ) -> Generator[_Ordered]:
+        """Each chunk, and the order of its wanted rows."""
         read = functools.partial(self._reads, groups)
         with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
             for group, frames in reads:
                 for chunk, order in zip(group, _row_orders(group, seed), strict=True):
                     # Not bound to a name, which would hold it while the next group is read.
-                    yield pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=True)[order]
+                    yield pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=True), order
 
     def _reads(
         self, groups: Sequence[Sequence[Chunk]]
@@ -187,30 +201,55 @@ def _row_slices(chunk: Chunk, seed: tuple[int, int]) -> list[pl.Expr]:
     ]
 
 
-def _dealt(pool: dict[int, pl.DataFrame], batches: Sequence[Mixed]) -> pl.DataFrame:
-    """The rows of consecutive batches. Chunks without further rows leave the pool."""
-    runs = [run for batch in batches for run in batch.runs]
-    first, last = runs[0], runs[-1]
-    if first.chunk == last.chunk and last.stop - first.start == sum(r.stop - r.start for r in runs):
-        made = pool[first.chunk][first.start : last.stop]
-    elif len(runs) * _RUN_ROWS <= sum(run.stop - run.start for run in runs):
-        made = pl.concat([pool[run.chunk][run.start : run.stop] for run in runs], rechunk=True)
-    else:
-        made = _gathered(pool, runs)
-    for run in runs:
-        if run.stop == len(pool[run.chunk]):
-            del pool[run.chunk]
-    return made
+def _blocks(mixture: Mixture, most: int) -> Iterator[list[Mixed]]:
+    """The batches of each block: at most `most`, of chunks that all have begun before the first."""
+    block: list[Mixed] = []
+    for batch in mixture.batches:
+        # Batches of one chunk need no further copy.
+        alone = len(batch.runs) == 1 and block and len(block[-1].runs) > 1
+        if block and (len(block) >= most or batch.begun > block[-1].begun or alone):
+            yield block
+            block = []
+        block.append(batch)
+    if block:
+        yield block
 
 
-def _gathered(pool: Mapping[int, pl.DataFrame], runs: Sequence[Run]) -> pl.DataFrame:
-    """Short runs: gathered from one frame of the rows that they take."""
+def _take(pool: dict[int, _Ordered], runs: Sequence[Run]) -> Mapping[int, pl.DataFrame]:
+    """The rows of each chunk that some runs take, in its order. Chunks without further rows leave the pool.
+
+    All runs of a chunk are gathered at once. To gather the whole chunk when it begins takes a third
+    longer, since its rows have left the processor's cache when they are dealt.
+    """
+    rows = {}
+    for number, (start, stop) in _spans(runs).items():
+        frame, order = pool[number]
+        rows[number] = frame[order[start:stop]]
+        if stop == len(order):
+            del pool[number]
+    return rows
+
+
+def _spans(runs: Sequence[Run]) -> dict[int, tuple[int, int]]:
+    """The first row of each chunk in some runs, and the one after the last; they follow each other."""
     spans: dict[int, tuple[int, int]] = {}
     for run in runs:
         spans[run.chunk] = (spans.get(run.chunk, (run.start, 0))[0], run.stop)
-    frame = pl.concat([pool[n][start:stop] for n, (start, stop) in spans.items()], rechunk=True)
-    begins = accumulate((stop - start for start, stop in spans.values()), initial=0)
-    shift = {n: begin - spans[n][0] for n, begin in zip(spans, begins, strict=False)}
+    return spans
+
+
+def _dealt(rows: Mapping[int, pl.DataFrame], runs: Sequence[Run]) -> pl.DataFrame:
+    """The rows of consecutive batches, from those of each chunk."""
+    if len(rows) == 1:
+        return rows[runs[0].chunk]
+    first = {number: start for number, (start, _) in _spans(runs).items()}
+    if len(runs) * _RUN_ROWS <= sum(run.stop - run.start for run in runs):
+        places = [(run.chunk, run.start - first[run.chunk], run.stop - run.start) for run in runs]
+        return pl.concat([rows[n].slice(start, count) for n, start, count in places], rechunk=True)
+    # Short runs: gathered from one frame of all rows.
+    frame = pl.concat(rows.values(), rechunk=True)
+    begins = accumulate(map(len, rows.values()), initial=0)
+    shift = {number: begin - first[number] for number, begin in zip(rows, begins, strict=False)}
     order = [np.arange(shift[r.chunk] + r.start, shift[r.chunk] + r.stop) for r in runs]
     return frame[np.concatenate(order).astype(np.uint32)]
 

@@ -51,6 +51,7 @@ def trained(folder, frame, valid, epochs, rate, **options):
         pytest.param("label", 16_384, 4, {}, 16, marks=pytest.mark.long),
         pytest.param("a", 16_384, 4, {}, 16, marks=pytest.mark.long),
         pytest.param("a", 65_536, 2, {}, 8, marks=pytest.mark.long),
+        pytest.param("label", 65_536, 2, {}, 8, marks=pytest.mark.long),
         pytest.param("label", 65_536, 2, {"parts_per_chunk": 40}, GROUPS, marks=pytest.mark.long),
     ],
 )

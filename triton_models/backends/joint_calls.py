@@ -100,10 +100,8 @@ def check_row_lengths(request: Tensors) -> None:
     Raises:
         RequestError: lengths that are negative or do not add up to the number of values.
     """
-    for name, lengths in request.items():
-        if not name.endswith(NNZS):
-            continue
-        values = request.get(name.removesuffix(NNZS) + VALUES)
+    for name in _lengths(request):
+        lengths, values = request[name], request.get(name.removesuffix(NNZS) + VALUES)
         if values is None:
             continue
         count = values.shape[0] if values.ndim else -1
@@ -120,12 +118,17 @@ def check_padded_lengths(request: Tensors) -> None:
     Raises:
         RequestError: lengths that are negative or beyond the width.
     """
-    for name, lengths in request.items():
-        rows = request.get(name.removesuffix(NNZS)) if name.endswith(NNZS) else None
+    for name in _lengths(request):
+        lengths, rows = request[name], request.get(name.removesuffix(NNZS))
         if rows is None or rows.ndim != 2 or not lengths.size:
             continue
         if lengths.min() < 0 or lengths.max() > rows.shape[1]:
             raise RequestError(f"Expected {name} from 0 to the width of the rows, {rows.shape[1]}.")
+
+
+def _lengths(request: Tensors) -> list[str]:
+    """The names of row lengths."""
+    return [name for name in request if name.endswith(NNZS)]
 
 
 def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
@@ -134,14 +137,14 @@ def row_count(tensors: Tensors, ragged: Collection[str] = ()) -> int | None:
     Ignores the values of list columns, which have another number of rows, and one-dimensional
     ragged tensors.
     """
-    count = None
-    for name, tensor in tensors.items():
-        if is_list_values(name, tensors) or (name in ragged and tensor.ndim == 1):
-            continue
-        if not tensor.ndim or count not in (None, tensor.shape[0]):
-            return None
-        count = tensor.shape[0]
-    return count
+    counts = {
+        tensor.shape[0] if tensor.ndim else None
+        for name, tensor in tensors.items()
+        # The suffix first, which most names lack: a request may have many tensors.
+        if not (name.endswith(VALUES) and is_list_values(name, tensors))
+        and not (name in ragged and tensor.ndim == 1)
+    }
+    return counts.pop() if len(counts) == 1 else None
 
 
 def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:

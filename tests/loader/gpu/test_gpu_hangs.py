@@ -136,6 +136,7 @@ def test_without_a_limit_it_waits(decoder):
 class HangingSource:
     chunks_per_read = 8
     order_by = "test"
+    reads_parts = False
 
     def __init__(self, watched):
         self.watched = watched

@@ -53,7 +53,8 @@ def load(tmp_path):
         (40, 1000, {}, 40),
         (3, LARGE, {}, 3),
         (15, LARGE, {}, 15),
-        (20, LARGE, {"buffer_size": LARGE * 4 * 24}, 4),
+        # Four bytes of a row, and four of its place in the order.
+        (20, LARGE, {"buffer_size": LARGE * 8 * 24}, 4),
     ],
     ids=["large", "more", "small", "tiny", "few", "not twice as many", "a small buffer"],
 )

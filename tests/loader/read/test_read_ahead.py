@@ -67,7 +67,7 @@ def numbers(given) -> list[int]:
     [
         (1, ROWS, range(1, 7), 2),
         # The first three begin together, then one at a time; the last three would again.
-        (3, ROWS // 3, range(3, 6), 2),
+        (3, ROWS // 3, range(3, 5), 2),
         (None, ROWS, range(1, 7), 1),
     ],
 )

@@ -20,8 +20,9 @@ class Source:
 
     order_by = "test"
 
-    def __init__(self, chunks_per_read):
+    def __init__(self, chunks_per_read, reads_parts=False):
         self.chunks_per_read = chunks_per_read
+        self.reads_parts = reads_parts
         self.groups = []
 
     def in_order(self, groups, batch_size):
@@ -84,6 +85,77 @@ def test_what_is_shuffled_together_is_read_together():
         3,
         3,
     ]
+
+
+@pytest.fixture
+def large_groups(tmp_path):
+    """Two row groups of 100,000 rows."""
+    ids = pl.DataFrame({"id": np.arange(200_000), "price": np.zeros(200_000)})
+    ids.write_parquet(tmp_path / "0.parquet", row_group_size=100_000)
+    return tmp_path
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Notes the first row and the number of rows of each piece that is read from files."""
+    noted = []
+    read = chunks.ParquetReader.read
+
+    def note(self, pieces):
+        noted.append([(piece.start, piece.rows) for piece in pieces])
+        return read(self, pieces)
+
+    monkeypatch.setattr(chunks.ParquetReader, "read", note)
+    return noted
+
+
+def open_ids(folder, batch_size, **options):
+    return KerasSequenceLoader(
+        folder, batch_size, cat_names=["id"], label_names=["price"], shuffle=False, **options
+    )
+
+
+def rows_of(batches):
+    return [row for x, _ in batches for row in x["id"].numpy()[:, 0].tolist()]
+
+
+def test_the_first_batches_of_a_large_row_group_are_read_alone(large_groups, reads):
+    assert rows_of(open_ids(large_groups, 1000)) == [*range(200_000)]
+    assert reads == [[(0, 17_000)], [(17_000, 83_000), (100_000, 100_000)]]
+    reads.clear()
+    assert rows_of(open_ids(large_groups, 90_000)) == [*range(200_000)]
+    assert reads == [[(0, 100_000), (100_000, 100_000)]], "a read of few rows"
+
+
+def test_a_resumed_epoch_and_a_rank_read_their_first_batches_alone(large_groups, reads):
+    loader = open_ids(large_groups, 1000)
+    first = iter(loader)
+    seen = rows_of(next(first) for _ in range(3))
+    state = loader.get_state()
+    first = None  # ends its reads
+    reads.clear()
+    again = open_ids(large_groups, 1000)
+    again.set_state(state)
+    assert seen + rows_of(again) == [*range(200_000)]
+    assert reads == [[(3_000, 17_000)], [(20_000, 80_000), (100_000, 100_000)]]
+    reads.clear()
+    second = open_ids(large_groups, 1000, global_size=4, global_rank=1)
+    assert rows_of(second) == [*range(50_000, 100_000)]
+    assert reads == [[(50_000, 17_000)], [(67_000, 33_000)]]
+
+
+def test_rows_stand_in_for_whole_row_groups(large_groups, reads):
+    """The damage may be in the part that would be read after the first batches were handed out."""
+    (file,) = large_groups.iterdir()
+    group = pq.read_metadata(file).row_group(0).column(0)
+    raw = bytearray(file.read_bytes())
+    end = group.data_page_offset + group.total_compressed_size
+    raw[end - 2000 : end] = bytes(2000)
+    file.write_bytes(raw)
+    with pytest.warns(UserWarning, match="1 row groups could not be read"):
+        found = rows_of(open_ids(large_groups, 1000, on_bad_files="skip"))
+    assert reads[0] == [(0, 100_000), (100_000, 100_000)]
+    assert found == [*range(100_000, 200_000)] * 2
 
 
 @pytest.fixture

@@ -80,6 +80,7 @@ class TritonPythonModel(ModelBackend):
         )
         self.inputs = _types(self._session.get_inputs())
         self.outputs = _types(self._session.get_outputs())
+        self._strings = [n for n, kind in self.inputs.items() if kind.datatype == "TYPE_STRING"]
         self._nullable = _nullable_inputs(config)
 
     def call(self, tensors: Tensors) -> Tensors:
@@ -89,12 +90,9 @@ class TritonPythonModel(ModelBackend):
             UnicodeDecodeError: a string that is neither UTF-8 nor an allowed null code.
             RequestError: a string with a NUL.
         """
-        feed = {
-            name: string_tensor(tensor, nullable=name in self._nullable)
-            if tensor.dtype == object
-            else tensor
-            for name, tensor in tensors.items()
-        }
+        feed = dict(tensors)
+        for name in self._strings:
+            feed[name] = string_tensor(feed[name], nullable=name in self._nullable)
         return dict(zip(self.outputs, self._session.run(list(self.outputs), feed), strict=True))
 
 

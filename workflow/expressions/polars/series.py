@@ -179,7 +179,7 @@ def to_column(series: pl.Series, *, compact_strings: bool = False) -> Column:
         series = series.arr.to_list()
     if isinstance(series.dtype, pl.List):
         lengths = series.list.len().fill_null(0).cast(pl.Int64).to_numpy()
-        elements = series.filter(series.list.len() > 0).explode(empty_as_null=False)
+        elements = series.explode(empty_as_null=False, keep_nulls=False)
         inner = to_column(elements, compact_strings=compact_strings)
         return Column(inner.values, inner.valid, lengths)
     valid = series.is_not_null().to_numpy() if series.null_count() else None
