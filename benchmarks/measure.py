@@ -90,7 +90,7 @@ class Contestant:
         return self.amount / self.seconds
 
     def against(self, base: Contestant, cost: str = "seconds") -> Ratio:
-        """How many times as cheap a row is as the base's, in the same round."""
+        """The cost of a row of the base divided by that of a row here, in the same round."""
         return ratio(
             [getattr(taken, cost) / base.amount for taken in base.taken],
             [getattr(taken, cost) / self.amount for taken in self.taken],
@@ -99,7 +99,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as much one costs as another in the same round, over all rounds."""
+    """The ratio of two costs in the same round, over all rounds."""
 
     median: float
     least: float

@@ -121,7 +121,7 @@ def serve_clicks(requests: int) -> ServedPipeline:
 
 
 def rows_of(workflow: Workflow, column: str) -> int:
-    """How many rows an embedding of a column needs."""
+    """The number of rows that an embedding of a column needs."""
     return int(workflow.output_schema[column].properties["cardinality"])
 
 

@@ -24,7 +24,7 @@ def make_batch(shape: Shape, rows: int, ids: str, seed: int) -> tuple[dict[str, 
     lengths = np.full((rows, 1), shape.length, ids)
     lengths[::100] = 0
     for name in shape.multi:
-        values = frame[name].explode().to_numpy().reshape(rows, shape.length)
+        values = frame[name].explode(empty_as_null=False).to_numpy().reshape(rows, shape.length)
         features[name] = (values[lengths[:, 0] > 0].astype(ids).reshape(-1, 1), lengths)
     return features, frame["label"].to_numpy().reshape(-1, 1)
 

@@ -188,7 +188,7 @@ def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, number: int)
 
 
 def run(count: int, given: dict[str, Any]) -> list[Any]:
-    """What so many workers found, by rank; stops them all if one fails or is late.
+    """The findings of so many workers, by rank; stops them all if one fails or is late.
 
     Raises:
         SystemExit: a worker failed, or did not end in time.

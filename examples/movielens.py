@@ -1,4 +1,4 @@
-"""From MovieLens ratings to a served, proven Triton ensemble, in one run.
+"""The whole way from MovieLens ratings to a served, proven Triton ensemble, in one run.
 
     make demo                              # 2 million generated ratings
     make demo DEMO="--data ml-25m"         # the real ratings.csv and movies.csv

@@ -133,7 +133,7 @@ def run(folder: Path) -> bool:
 
 
 def rates_of_carriers(before: pl.DataFrame, after: pl.DataFrame) -> Any:
-    """How often each flight's carrier was late: a baseline."""
+    """The share of late flights of each flight's carrier: a baseline."""
     late = (pl.col("arr_delay") > LATE_MINUTES).mean()
     rates = before.group_by("carrier").agg(rate=late)
     return after.join(rates, on="carrier", how="left", maintain_order="left")["rate"].to_numpy()

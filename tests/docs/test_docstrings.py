@@ -14,7 +14,7 @@ from workflow import Workflow, ops
 # For each package, its modules without examples that could run here.
 WITHOUT = {
     "workflow": (),
-    "loader": ("jax_loader", "torch_loader"),  # without JAX and PyTorch
+    "loader": ("frameworks.jax_loader", "frameworks.torch_loader"),  # without JAX and PyTorch
     # Outlines: they train for a while, or write where the reader wants to.
     "training": ("saved_model", "keras_signature", "training_run", "report"),
     "serving": (),

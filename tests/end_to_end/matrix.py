@@ -78,7 +78,7 @@ def columns():
 
 
 def layouts():
-    """For each case the layouts in which columns go to the server, and from step to step."""
+    """The layouts of each case in which columns go to the server, and from step to step."""
     made = everything()
     network = KerasNetwork(made.model, {})
     features = select_features(made.workflow, network.signature, made.labels, {"recent": 3})

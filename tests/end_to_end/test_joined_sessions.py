@@ -102,7 +102,7 @@ def server(workflow, network, tmp_path_factory):
 
 
 def executions(server, model):
-    """How often a model was run, and for how many rows."""
+    """The number of runs of a model, and of their rows."""
     with tritonclient.InferenceServerClient(server.grpc_url) as client:
         (stats,) = client.get_inference_statistics(model).model_stats
     return np.array([stats.execution_count, stats.inference_count])

@@ -62,7 +62,7 @@ def test_pretrained_vectors_arrive_as_they_were_given(client):
 
 
 def test_served_ids_of_feature_columns_are_tensorflows(pipelines, client):
-    """Of rows without null, which TensorFlow's tensors do not hold; -1 and "" are missing."""
+    """Rows without null, which TensorFlow's tensors do not hold; -1 and "" are missing."""
     rows = pipelines["feature_columns"].rows.with_columns(pl.col("price").fill_nan(None))
     rows = rows.drop_nulls(["city", "street", "user", "price"])
     served = client("feature_columns_nvt").predict(rows)

@@ -96,7 +96,7 @@ def test_inputs_are_counted_as_by_hand(server, client, pipelines):
 
 
 def test_a_monitor_at_the_client_counts_the_same(client, pipelines):
-    """For runtimes without Python: the same figures and names from the rows that are sent."""
+    """The same figures and names from the rows that are sent, for runtimes without Python."""
     pipeline, connection = pipelines["movielens"], client("movielens")
     monitor = SkewMonitor(pipeline.workflow, connection)
     monitor.add(ROWS)

@@ -13,7 +13,7 @@ from workflow import Workflow, ops
 
 
 def export_all(folder):
-    """By runtime and golden row, whether the proof compares the answer with a number."""
+    """Whether the proof compares the answer with a number, by runtime and golden row."""
     price = ["price"] >> ops.LambdaOp(lambda price: price.log())
     workflow = Workflow(price).fit(pl.DataFrame({"price": [1.0, 2.0, 30.0]}))
     keras.utils.set_random_seed(0)

@@ -66,13 +66,14 @@ def test_an_onnx_network_is_exported_without_tensorflow(tmp_path):
 def test_a_name_is_the_object_of_its_module():
     from exporter.export import export_ensemble, export_tensorflow_ensemble
     from exporter.plan.options import ServingOptions
+    from exporter.report.parity_page import parity_page
     from exporter.report.report import ExportReport
     from exporter.repository.verify import verify
     from exporter.repository.versions import rollback
     from training.network.nearest_items import NearestItems
 
     exports = [export_ensemble, export_tensorflow_ensemble]
-    named = [ExportReport, NearestItems, ServingOptions, *exports, rollback, verify]
+    named = [ExportReport, NearestItems, ServingOptions, *exports, parity_page, rollback, verify]
     names = [made.__name__ for made in named]
     assert [getattr(exporter, name) for name in names] == named
     assert {*names, "ExportError"} == set(exporter.__all__) == set(dir(exporter))

@@ -21,7 +21,7 @@ ROWS = 20_000
 
 
 def count_gpus():
-    """How many there are, without using one in this process."""
+    """The number of GPUs, without using one in this process."""
     try:
         found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     except FileNotFoundError:

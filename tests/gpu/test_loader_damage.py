@@ -55,7 +55,7 @@ def assert_told(texts, function):
 
 
 def assert_row_group_2_is_replaced(frame, read):
-    """By the first rows."""
+    """Sorted by the first rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ids = read(on_bad_files="skip")
@@ -109,7 +109,7 @@ def test_four_of_six_files_unusable_give_the_cpus_rows(
 
 
 def epochs_of_spoilt(folder, frame, spoil_first, device, settings):
-    """For each epoch its batches, its rows and the number of row groups that were replaced."""
+    """The batches and rows of each epoch, and the number of row groups that were replaced."""
     for number in range(6):
         part = frame[number * PART : (number + 1) * PART]
         part.write_parquet(folder / f"{number}.parquet", row_group_size=700)

@@ -1,4 +1,4 @@
-"""From files that a workflow wrote to a network that a real server answers for."""
+"""The way from files that a workflow wrote to a network that a real server answers for."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from tables import per_element
 
 
 def fit(table, columns, settings):
-    """For each vocabulary its columns and its values in the order of their ids."""
+    """The columns of each vocabulary, and its values in the order of their ids."""
     combine = settings.get("encode_type") == "combo"
     separator = settings.get("name_sep", "_")
     groups = [[group] if isinstance(group, str) else list(group) for group in columns]

@@ -95,7 +95,7 @@ def test_operator_gives_what_its_definition_says(case: Case):
 
 
 def number_of(case: Case) -> int:
-    """How many cases of its operator come before it."""
+    """The number of cases of its operator that come before it."""
     return [other for other in CASES if other.operator == case.operator].index(case)
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from triton_models import healthcheck
-from triton_models.healthcheck import HttpConnection, ProbeError, end_after, one_row, probe
+from triton_models.healthcheck import HttpServer, ProbeError, end_after, one_row, probe
 
 
 def check(*arguments, interpreter=(sys.executable, "-I", "-S")):
@@ -71,7 +71,7 @@ def test_one_row_for_every_kind_of_input():
 
 
 def test_a_batched_model_is_probed(server):
-    connection = HttpConnection(server.http_url)
+    connection = HttpServer(server.http_url)
     before = connection.answered("batched", timeout=20)
     probe(server.http_url, "batched", timeout=20)
     assert connection.answered("batched", timeout=20) == before + 1

@@ -24,7 +24,7 @@ def growth(work_of: Callable[[int], Callable[[], Any]]) -> float:
 
 
 def calls_of(work: Callable[[], Any]) -> int:
-    """How many functions are called, those in C included; a step of a generator is a call too."""
+    """The number of calls of functions, those in C included; a step of a generator is a call too."""
     calls = 0
 
     def count(_: Any, event: str, __: Any) -> None:

@@ -69,7 +69,7 @@ def expect_room_for_state(workers: Workers, model: keras.Model, optimizer: keras
 
 
 def copies_in(optimizer: keras.Optimizer) -> int:
-    """How many values of state an optimizer keeps for each weight; 0 if that is unknown.
+    """The number of values of state that an optimizer keeps for each weight; 0 if unknown.
 
     Example:
         >>> copies_in(keras.optimizers.Adam()), copies_in(keras.optimizers.SGD())

@@ -14,7 +14,7 @@ import tensorflow as tf
 from training.tables.side_by_side import side_by_side_of
 
 # Rows of a small column: of fewer than a batch has on a GPU, most occur in it several times.
-_SMALL = 1 << 16
+SMALL = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def divided_by_height(
     columns = side_by_side_of(table)
     rows, values = tf.cast(gradient.indices, tf.int64), gradient.values
     shape = tf.constant(tuple(table.shape), tf.int64)
-    small = [n for n, (_, height) in enumerate(columns or ()) if height <= _SMALL]
+    small = [n for n, (_, height) in enumerate(columns or ()) if height <= SMALL]
     if columns is None or not small:
         return TableGradient(rows, values, shape)
     starts = sorted({columns[n] for n in small})

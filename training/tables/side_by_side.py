@@ -1,4 +1,4 @@
-"""How the columns of a table are looked up, for the exchange of its gradient."""
+"""Notes of the lookups in a table, for the exchange of its gradient."""
 
 from __future__ import annotations
 

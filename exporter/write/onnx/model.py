@@ -65,7 +65,7 @@ class OnnxModel:
         model.CopyFrom(self.proto)
         arrays = {name: table.read() for name, table in self.tables.items()}
         if sum(array.nbytes for array in arrays.values()) > EMBEDDED_BYTES:
-            model.graph.initializer.extend(_write_tables(folder / TABLES_FILE, arrays))
+            model.graph.initializer.extend(write_tables(folder / TABLES_FILE, arrays))
         else:
             model.graph.initializer.extend(
                 numpy_helper.from_array(array, name) for name, array in arrays.items()
@@ -88,7 +88,7 @@ def writers(models: Mapping[str, OnnxModel], server: str | None) -> dict[str, Wr
     return {name: model.write for name, model in models.items()}
 
 
-def _write_tables(path: Path, arrays: Mapping[str, Any]) -> Iterable[TensorProto]:
+def write_tables(path: Path, arrays: Mapping[str, Any]) -> Iterable[TensorProto]:
     """Write arrays in sequence; returns the initializers that refer to them."""
     tensors = []
     with path.open("wb") as file:

@@ -132,7 +132,7 @@ def test_golden_rows_of_an_export_have_nulls(here):
 
 def test_an_output_that_nobody_reads_ends_quietly(here):
     command = [sys.executable, "-c", PROGRAM, "inspect", "flights.csv", *NULLS]
-    files = ["--json", str(here / "facts.json"), "--html", str(here / "facts.html")]
+    files = ["--save", str(here / "facts.json"), "--html", str(here / "facts.html")]
     with subprocess.Popen(
         [*command, *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

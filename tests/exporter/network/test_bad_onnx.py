@@ -305,7 +305,7 @@ def test_an_encoder_whose_meaning_has_changed(refused):
 
 
 def test_no_runtime_of_tensorflow_is_advised(refused):
-    """For what the preprocessing cannot do in ONNX."""
+    """Preprocessing that ONNX cannot compute."""
     rows = {"user": ["a\0b", "c"], "clicked": [0, 1]}
     own = Workflow((["user"] >> ops.Categorify()) + ["clicked"]).fit(rows)
     network = model_of(

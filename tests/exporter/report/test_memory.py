@@ -1,4 +1,4 @@
-"""What is too large for a server, or for the format of its files, is said before anything is written."""
+"""Exports too large for a server, or for the format of its files, are refused before anything is written."""
 
 import keras
 import polars as pl
@@ -79,9 +79,9 @@ def test_the_plan_and_the_files_take_the_same_memory(export, runtime, monkeypatc
 def test_vocabularies_too_large_for_onnx_are_said_before_tables_are_written(
     export, large, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(wire, "_PROTOBUF_BYTES", 1000)
+    monkeypatch.setattr(wire, "PROTOBUF_BYTES", 1000)
     written = []
-    monkeypatch.setattr(onnx_model, "_write_tables", lambda *arguments: written.append(arguments))
+    monkeypatch.setattr(onnx_model, "write_tables", lambda *arguments: written.append(arguments))
     error = refused(export, tmp_path, large, runtime="fused_onnx")
     assert "Expected vocabularies that fit into an ONNX file, 2 GB. Received: " in error
     assert written == []

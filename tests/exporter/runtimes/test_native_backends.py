@@ -99,7 +99,7 @@ for start in (lambda: open_session(b""), lambda: OnnxInterpreter(None), backend)
 
 
 def test_onnxruntime_is_told_not_to_report_its_use_before_it_is_imported(tmp_path):
-    """By the exporter, by the interpreter and by our backend, in whichever process they run."""
+    """Answers of the exporter, the interpreter and our backend, in whichever process they run."""
     fake = tmp_path / "onnxruntime.py"
     fake.write_text("import os\nraise SystemExit(os.environ['ORT_DISABLE_TELEMETRY'])\n")
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])

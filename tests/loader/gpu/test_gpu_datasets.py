@@ -87,7 +87,7 @@ def test_iterators_of_one_dataset_do_not_share_a_stream(device_dataset):
 
 
 def test_batches_on_a_gpu_are_not_cut_for_replicas(device_dataset):
-    """By this function TensorFlow asks `tf.distribute`'s first question."""
+    """TensorFlow asks `tf.distribute`'s first question by this function."""
     with pytest.raises(LoaderError, match=r'several replicas.*Pass device="cpu"'):
         tf.compat.v1.data.get_output_shapes(device_dataset)
 

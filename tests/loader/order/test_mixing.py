@@ -1,4 +1,4 @@
-"""How many row groups a batch draws from, and how evenly."""
+"""The number of row groups that a batch draws from, and how evenly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_sorted(folder, groups, rows):
 
 
 def groups_of_batches(loader, rows):
-    """For each whole batch of an epoch, how many of its rows each row group gave."""
+    """The number of rows that each row group gave to each whole batch of an epoch."""
     size = loader.batch_size
     numbers = [batch["row"].numpy()[:, 0] for batch in loader]
     together = np.concatenate(numbers)

@@ -10,8 +10,6 @@ import polars as pl
 import pytest
 from object_server import always, first_times
 
-from exporter import export_tensorflow_ensemble
-from exporter.errors import ExportError
 from loader import KerasSequenceLoader, LoaderError
 from loader.files.fetch import AHEAD
 from loader.files.parquet_files import read_footers
@@ -152,12 +150,9 @@ def test_paths_without_a_store_are_errors_of_the_loader(link):
 
 def test_results_are_not_written_to_a_store(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    workflow = Workflow(["user"])
     message = r"Expected a path of this machine. Received: 's3://b/out'"
     with pytest.raises(LoaderError, match=message):
         LoaderCheckpoint(load(folder), "s3://b/out")
-    with pytest.raises(ExportError, match=message):
-        export_tensorflow_ensemble(None, workflow, "name", "s3://b/out")
     with pytest.raises(TrainingError, match=message):
         save_model(None, "s3://b/out")
     assert [path.name for path in tmp_path.iterdir()] == ["train"]

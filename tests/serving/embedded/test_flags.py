@@ -9,7 +9,7 @@ SHARED_MEMORY = "--allow-client-shm=true"
 
 
 def test_clients_may_use_shared_memory_of_a_server_that_has_to_be_told(tmp_path, server):
-    """From 2.68 on; an older one, such as the embedded one, ends at a flag that it does not know."""
+    """Flags since 2.68; an older server, such as the embedded one, ends at a flag that it does not know."""
     newer = tmp_path / "tritonserver"
     newer.write_bytes(b"\x7fELF...allow-client-metrics\0allow-client-shm\0")
     assert Installation(newer).knows("allow-client-shm")

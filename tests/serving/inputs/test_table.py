@@ -1,4 +1,4 @@
-"""From the caller's data to columns: nothing is lost, and nothing is guessed."""
+"""The caller's data becomes columns: nothing is lost, and nothing is guessed."""
 
 import math
 

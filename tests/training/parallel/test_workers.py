@@ -50,7 +50,7 @@ def found(rows, tmp_path_factory, request):
 
 
 def joined(rows, case, size):
-    """For each epoch the batches of all workers, each step's as one."""
+    """The batches of all workers in each epoch, each step's as one."""
     loaders = [program.load(rows, case, rank, size) for rank in range(size)]
     for _ in range(program.EPOCHS):
         epoch = [

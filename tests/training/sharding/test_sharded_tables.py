@@ -42,7 +42,7 @@ def found(rows, tmp_path_factory, request):
 
 
 def epochs_of(rows, size):
-    """For each epoch the batches of all workers, each step's as one."""
+    """The batches of all workers in each epoch, each step's as one."""
     loaders = [program.load(rows, rank, size) for rank in range(size)]
     for _ in range(program.EPOCHS):
         yield [

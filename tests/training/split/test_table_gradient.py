@@ -41,7 +41,7 @@ def lookup_gradient(layer, ids):
 def test_sums_of_small_columns_and_rows_of_large_ones_are_the_gradient(
     collection, limit, marks, monkeypatch
 ):
-    monkeypatch.setattr(table_gradient, "_SMALL", limit)
+    monkeypatch.setattr(table_gradient, "SMALL", limit)
     table, gradient = lookup_gradient(collection, ids_of(np.random.default_rng(0)))
     found = divided_by_height(gradient, table, marks=marks)
     large = [name for name, (rows, _) in SIZES.items() if rows + 1 > limit]
@@ -60,7 +60,7 @@ def test_sums_of_small_columns_and_rows_of_large_ones_are_the_gradient(
 
 
 def test_a_row_whose_gradient_is_zero_counts_as_looked_up(collection, monkeypatch):
-    monkeypatch.setattr(table_gradient, "_SMALL", 1000)
+    monkeypatch.setattr(table_gradient, "SMALL", 1000)
     table, gradient = lookup_gradient(collection, {n: np.full((ROWS, 1), 3) for n in SIZES})
     values = tf.zeros_like(gradient.values)
     found = divided_by_height(

@@ -71,7 +71,7 @@ def test_a_sample_of_many_row_groups_is_scaled(tmp_path, monkeypatch):
 
 
 def test_coverage_counts_the_values_that_new_rows_will_bring():
-    """By Good and Turing: a value seen once stands for those that were not seen."""
+    """The estimate of Good and Turing: a value seen once stands for those that were not seen."""
     users = [1] * 50 + [2] * 30 + [3] * 10 + [4, 5, 6, 7] + [8] * 2 + [None] * 4
     for settings, size, unknown in (
         ({}, 8, 4 / 96),

@@ -1,4 +1,4 @@
-"""For a column that fit has seen, transform takes the same values in other types."""
+"""Transform takes the same values in other types for a column that fit has seen."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_times_before_and_after_1970_are_those_of_python(unit):
 )
 @settings(max_examples=60, deadline=None)
 def test_parts_of_a_zone_are_those_of_python(seconds, zone):
-    """From 1900 to 2024, of which no zone's history changes any more."""
+    """Times of 1900 to 2024, of which no zone's history changes any more."""
     moments = [datetime.fromtimestamp(s, UTC) for s in seconds]
     local = parts_of_python(moment.astimezone(ZoneInfo(zone)) for moment in moments)
     assert parts_of({"when": seconds}, PARTS, "s", zone) == local

@@ -1,4 +1,4 @@
-"""From ids back to values: a wrong answer recommends the wrong item."""
+"""Ids become values again: a wrong answer recommends the wrong item."""
 
 from __future__ import annotations
 

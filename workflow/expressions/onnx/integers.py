@@ -95,7 +95,8 @@ def hash_value(
     """
     if types[0].kind == "string":
         raise ExpressionError(
-            "ONNX has no operator for the bytes of a string, so it cannot hash one."
+            "ONNX has no operator for the bytes of a string, so it cannot hash one. Pass the strings to "
+            "Categorify first."
         )
     bits = convert(graph, operands[0].values, types[0].dtype, "int64")
     bits = graph.add("Add", bits, _constant(graph, seed_offset(step.parameters["seed"])))

@@ -62,7 +62,7 @@ STEPS = {
 
 
 def names_in_query(program: Program, verbs) -> int:
-    """How many columns the expressions of a program's query name."""
+    """The number of columns that the expressions of a program's query name."""
     compiled = [expression for stage in compile_stages(program, verbs) for expression in stage]
     return sum(len(expression.meta.root_names()) for expression in compiled)
 
