@@ -47,6 +47,7 @@ def test_the_command_prints_draws_and_fails_at_what_grows_too_fast(capsys, monke
     assert "stroke-dasharray" in chart.read_text()
 
 
+@pytest.mark.long
 def test_files_are_measured_as_a_table(capsys, monkeypatch, tmp_path):
     case = scaling_files.Case("fit", (1, 2), lambda *_: (lambda: sum(range(20_000)), lambda: None))
     monkeypatch.setattr(scaling_files, "cases", lambda: iter([case]))

@@ -156,7 +156,7 @@ def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served):
     assert "Expected a model among" in failed("openapi", "none")
 
 
-@pytest.mark.parametrize("scheme", ["grpcs", "https"])
+@pytest.mark.parametrize("scheme", ["grpcs", pytest.param("https", marks=pytest.mark.long)])
 def test_a_server_behind_tls_and_a_login(folder, addresses, tmp_path, scheme):
     key, certificate, context = certify(tmp_path)
     (tmp_path / "token").write_text("Bearer of a file\n")

@@ -45,7 +45,14 @@ def place(killed):
 
 
 @pytest.mark.parametrize("at", ["step", pytest.param("call", marks=pytest.mark.faults)])
-@pytest.mark.parametrize("over", ["old", "new", None])
+@pytest.mark.parametrize(
+    "over",
+    [
+        "old",
+        pytest.param("new", marks=pytest.mark.long),
+        pytest.param(None, marks=pytest.mark.long),
+    ],
+)
 def test_killed_at_any_step_it_is_the_old_or_the_new_workflow(killed, place, over, at, tally):
     """A saved one is replaced, also by itself, and a missing one is not half there."""
     saved, seen = place / "saved", set()
