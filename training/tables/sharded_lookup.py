@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -28,28 +28,6 @@ class Recorded:
 
     tape: tf.GradientTape
     lookups: list[Looked] = field(default_factory=list)
-
-
-class Looked(Protocol):
-    """One lookup.
-
-    Attributes:
-        table: this worker's part of the table.
-        vectors: the looked-up vectors, which the tape watches.
-    """
-
-    @property
-    def table(self) -> keras.Variable: ...  # noqa: D102
-    @property
-    def vectors(self) -> tf.Tensor: ...  # noqa: D102
-
-    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
-        """The gradient of this worker's part, from all workers.
-
-        Args:
-            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +52,11 @@ class LookedOnGpu:
     collectives: Collectives
 
     def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
-        """See `Looked.gradient`."""
+        """The gradient of this worker's part, from all workers.
+
+        Args:
+            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
+        """
         upstream = tf.convert_to_tensor(upstream) / self.collectives.size
         _, (values,) = self.collectives.compiled([], [lengthened(upstream, self.length)])
         shape = tf.constant(tuple(self.table.shape), tf.int64)
@@ -102,7 +84,11 @@ class LookedOnCpu:
     travel: Travel
 
     def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
-        """See `Looked.gradient`."""
+        """The gradient of this worker's part, from all workers.
+
+        Args:
+            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
+        """
         if isinstance(upstream, tf.IndexedSlices):
             rows = tf.shape(self.vectors)[0]
             upstream = summed_by_place(upstream.values, upstream.indices, rows)
@@ -119,6 +105,7 @@ class LookedOnCpu:
         return tf.IndexedSlices(tf.concat(values, 0), tf.concat(rows, 0), shape)
 
 
+Looked = LookedOnGpu | LookedOnCpu
 _RECORDED: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
 
 
@@ -131,6 +118,13 @@ def recorded(tape: tf.GradientTape) -> Iterator[list[Looked]]:
         yield record.lookups
     finally:
         _RECORDED.reset(before)
+
+
+def _record(looked: Looked) -> None:
+    record = _RECORDED.get()
+    if record is not None:
+        record.tape.watch(looked.vectors)
+        record.lookups.append(looked)
 
 
 def gradients_of_tables(
@@ -235,10 +229,7 @@ class ShardedLookup:
         vectors = tf.stop_gradient(
             route.joined([answers[rank, :count] for rank, count in enumerate(own)])
         )
-        record = _RECORDED.get()
-        if record is not None:
-            record.tape.watch(vectors)
-            record.lookups.append(LookedOnCpu(table, vectors, route, wanted, counts, self._travel))
+        _record(LookedOnCpu(table, vectors, route, wanted, counts, self._travel))
         return tf.gather(vectors, tf.reshape(places, tf.shape(rows)))
 
     def _on_gpu(self, table: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
@@ -254,8 +245,5 @@ class ShardedLookup:
         own = layout.in_columns(tf.gather(table.value, held))
         (vectors,), _ = collectives.compiled([own], [])
         vectors = tf.stop_gradient(vectors[start : start + tf.shape(flat)[0]])
-        record = _RECORDED.get()
-        if record is not None:
-            record.tape.watch(vectors)
-            record.lookups.append(LookedOnGpu(table, vectors, held, length, layout, collectives))
+        _record(LookedOnGpu(table, vectors, held, length, layout, collectives))
         return tf.reshape(vectors, tf.concat([tf.shape(rows), [layout.whole[1]]], axis=0))
