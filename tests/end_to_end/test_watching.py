@@ -3,17 +3,19 @@
 import json
 import math
 import re
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import promql_parser
+import pytest
 import yaml
 from typer.testing import CliRunner
 
 from exporter.command_line.app import make_app
-from serving import SkewMonitor
+from serving import EnsembleClient, SkewMonitor, TritonServer
 from serving.watch.metrics import Scrape, scrape
 from serving.watch.skew import skews
 from triton_models.preprocess.input_metrics import COUNTERS as COUNTS
@@ -36,6 +38,22 @@ COUNTERS = {
     "unknown": "nvt_input_unknown_total",
     "outside": "nvt_input_out_of_range_total",
 }
+
+
+@pytest.fixture(scope="module")
+def server(repository, tmp_path_factory):
+    """A server of its own: a request of another file's test could be reported during these."""
+    own = tmp_path_factory.mktemp("watched")
+    for model in repository.glob("movielens*"):
+        shutil.copytree(model, own / model.name)
+    with TritonServer(own) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(server):
+    with EnsembleClient(server.grpc_url, "movielens") as connection:
+        yield connection
 
 
 def counted_by_hand(rows, learnt):
@@ -80,10 +98,9 @@ def when_counted(url, before, rows, labels):
         time.sleep(0.1)
 
 
-def test_inputs_are_counted_as_by_hand(server, client, pipelines):
+def test_inputs_are_counted_as_by_hand(server, connection, pipelines):
     labels = {"model": "movielens", "version": "1"}
     before = scrape([server.metrics_url])
-    connection = client("movielens")
     connection.predict(ROWS)
     for number in range(ROWS.height):
         connection.predict(ROWS[number])
@@ -95,9 +112,9 @@ def test_inputs_are_counted_as_by_hand(server, client, pipelines):
     assert difference(now, before, labels) == (2 * ROWS.height, by_hand)
 
 
-def test_a_monitor_at_the_client_counts_the_same(client, pipelines):
+def test_a_monitor_at_the_client_counts_the_same(connection, pipelines):
     """The same figures and names from the rows that are sent, for runtimes without Python."""
-    pipeline, connection = pipelines["movielens"], client("movielens")
+    pipeline = pipelines["movielens"]
     monitor = SkewMonitor(pipeline.workflow, connection)
     monitor.add(ROWS)
     monitor.add(ROWS.head(1))
@@ -112,8 +129,7 @@ def shares(found):
     return {(s.column, s.figure): round(s.expected, 9) for s in found if s.expected is not None}
 
 
-def test_the_expectations_are_those_of_the_training(server, client):
-    connection = client("movielens")
+def test_the_expectations_are_those_of_the_training(server, connection):
     before = scrape([server.metrics_url])
     connection.predict(ROWS)
     labels = {"model": "movielens", "version": "1"}
@@ -133,9 +149,8 @@ def test_the_expectations_are_those_of_the_training(server, client):
     }
 
 
-def test_a_look_at_a_server_shows_its_models_and_columns(server, client):
+def test_a_look_at_a_server_shows_its_models_and_columns(server, connection):
     before = scrape([server.metrics_url])
-    connection = client("movielens")
     connection.predict(ROWS)
     when_counted(server.metrics_url, before, ROWS.height, {"model": "movielens", "version": "1"})
     result = CliRunner().invoke(make_app(), ["watch", "--once", server.metrics_url])
