@@ -24,6 +24,7 @@ from exporter.plan.plan import Plan, Runtime, Writer, make_plan
 from exporter.plan.runtime import AUTO, RUNTIMES, runtimes_for
 from exporter.prove.offline import OfflineAnswers
 from exporter.prove.proof import Proof, UnprovenError, prove_written
+from exporter.prove.recall import measure_recall
 from exporter.prove.served import prove_served
 from exporter.report.memory import expect_server_memory, folder_bytes, instance_memory
 from exporter.report.report import ExportReport
@@ -51,6 +52,7 @@ from exporter.repository.versions import collect
 from exporter.runtimes.registry import runtime_of
 from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
+from training.item_index import ItemIndex
 from training.network.load import as_network
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network
@@ -268,6 +270,7 @@ def _export(
             _write_models(_folders(stage, plan), writers)
             at_work("answer golden rows")
             proof = _proven(stage, plan, taken, answers)
+            recall = _recall(taken, plan, answers)
             staged, plan = plan, _sealed(stage, repository, plan, proof)
             generation, number = plan.published.parameters["generation"], plan.published.version
             same = unchanged(stage, repository, name, number) if version is None else None
@@ -275,12 +278,20 @@ def _export(
                 plan = _with_version(staged, number - 1)
                 names = dict(zip((spec.name for spec in plan.models), same.models, strict=True))
                 kept = plan.published_as(names, generation)
-                return _report(repository, kept, generation, proof, spare, published=False)
+                return _report(repository, kept, generation, proof, spare, recall, published=False)
             proof = prove_served(stage, plan, proof)
             publish(stage, repository, [spec.name for spec in plan.models], number)
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
-    return _report(repository, plan, generation, proof, spare)
+    return _report(repository, plan, generation, proof, spare, recall)
+
+
+def _recall(network: Network, plan: Plan, answers: OfflineAnswers) -> dict[str, float]:
+    """The recall of the index, if the network searches one."""
+    if not isinstance(network, NearestNetwork) or network.index is None:
+        return {}
+    at_work("measure the recall")
+    return measure_recall(network.index, network.k, plan, answers)
 
 
 def _report(
@@ -289,13 +300,16 @@ def _report(
     generation: str,
     proof: Proof,
     spare: tuple[str, ...],
+    recall: Mapping[str, float],
     *,
     published: bool = True,
 ) -> ExportReport:
     folders = _folders(repository, plan)
     sizes = {name: sum(folder_bytes(folder)) for name, folder in folders.items()}
     memory = instance_memory(plan, folders)
-    return ExportReport(repository, plan, generation, proof, sizes, memory, published, spare)
+    return ExportReport(
+        repository, plan, generation, proof, sizes, memory, published, spare, recall
+    )
 
 
 def _expect_types(workflow: Any, path: Any, labels: Any, sparse_max: Any, serving: Any) -> None:
@@ -318,25 +332,37 @@ def _runtime(network: Network, options: ServingOptions) -> str:
         return possible[0]
     if options.runtime not in possible:
         kind = "an ONNX network" if not network.in_tensorflow else "a search for items"
+        given = "runs the network in TensorFlow"
+        if _index_of(network) and RUNTIMES[options.runtime].is_fused:
+            kind = "a search in an index, as a step of its own (an exact one is without index=)"
+            given = "is one model"
         raise ExportError(
             f"Expected runtime among {', '.join(possible)}, which serve {kind}. "
-            f"Received: {options.runtime!r}, which runs the network in TensorFlow."
+            f"Received: {options.runtime!r}, which {given}."
         )
     return options.runtime
 
 
 def _most_rows(network: Network, options: ServingOptions) -> int | None:
     """The option `max_rows`; by default as many rows as a search for items has memory for."""
-    if not isinstance(network, NearestNetwork) or options.max_rows or options.max_batch_size:
+    if options.max_rows or options.max_batch_size:
         return options.max_rows
+    if not isinstance(network, NearestNetwork) or network.index is not None:
+        return None
     rows = max(1, MOST_SCORES // len(network.items.ids))
     return rows if rows < DEFAULT_LIMITS["max_rows"] else None
 
 
 def _possible(network: Network) -> tuple[str, ...]:
     return runtimes_for(
-        in_tensorflow=network.in_tensorflow, finds_items=isinstance(network, NearestNetwork)
+        in_tensorflow=network.in_tensorflow,
+        finds_items=isinstance(network, NearestNetwork),
+        by_index=_index_of(network) is not None,
     )
+
+
+def _index_of(network: Network) -> ItemIndex | None:
+    return network.index if isinstance(network, NearestNetwork) else None
 
 
 def _runtime_of(pipeline: Pipeline) -> Runtime:
@@ -359,8 +385,16 @@ def _plan(
         raise ExportError(str(error)) from error
     number = 1 if version is None else version
     vector = network.vector if isinstance(network, NearestNetwork) else None
+    index = _index_of(network)
     pipeline = Pipeline(
-        name, number, features, network.signature, options, _possible(network), vector
+        name,
+        number,
+        features,
+        network.signature,
+        options,
+        _possible(network),
+        vector,
+        "" if index is None else index.description,
     )
     if not RUNTIMES[options.runtime].in_tensorflow:
         expect_no_hashed_strings(workflow, features.program, pipeline.without_onnx)

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-EXTRAS = ("cpu", "serve", "onnx", "dask", "objects")
+EXTRAS = ("cpu", "serve", "onnx", "dask", "objects", "faiss")
 
 
 def requirements():

@@ -13,6 +13,7 @@ _OWN = ("workflow", "loader", "training", "exporter", "serving", "triton_models"
 _EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
+    "faiss": "faiss",
     "obstore": "objects",
     "onnx": "onnx",
     "onnxruntime": "onnx",

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from exporter.command_line.guard import CommandError
+
 Items = Annotated[
     Path | None,
     typer.Option(
@@ -16,11 +18,29 @@ Items = Annotated[
 ]
 K = Annotated[int, typer.Option("--k", min=1, help="How many of the --items to answer with.")]
 
+Index = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FACTORY|FILE",
+        help="Search the --items in an index of FAISS, built by a factory string such as HNSW32 or "
+        "IVF1024,Flat, or read from a file .faiss.",
+    ),
+]
+Search = Annotated[
+    str | None,
+    typer.Option(help="Parameters of the --index, such as efSearch=64 or nprobe=16."),
+]
 
-def with_items(model: Path, items: Path | None, k: int) -> Any:
+
+def with_items(
+    model: Path, items: Path | None, k: int, index: str | None, search: str | None
+) -> Any:
     """The network that is exported: the path of a model, or a `NearestItems` of it."""
     if items is None:
+        for option, given in (("--index", index), ("--search", search)):
+            if given is not None:
+                raise CommandError(f"Expected {option} with --items FILE. Received: it alone.")
         return model
     from exporter import NearestItems  # noqa: PLC0415 - so that help is shown at once
 
-    return NearestItems(model, items, k)
+    return NearestItems(model, items, k, index, search)

@@ -29,6 +29,7 @@ class Pipeline:
         runtimes: the runtimes that can serve the network.
         vector: the output of the network's tower, if a search for items follows, which makes the
             outputs of the signature.
+        index: the description of the index that it searches; "" for an exact search.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Pipeline:
     options: ServingOptions
     runtimes: tuple[str, ...] = tuple(RUNTIMES)
     vector: TensorSpec | None = None
+    index: str = ""
 
     @property
     def of_tower(self) -> Pipeline:

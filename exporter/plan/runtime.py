@@ -8,6 +8,8 @@ from dataclasses import dataclass
 # Tables of ONNX models beyond so many bytes are in a file of their own: inside the model they would be
 # copied three times. Servers map that file once for all instances.
 TABLES_FILE, EMBEDDED_BYTES = "tables.data", 64_000_000
+# So is the index of a search, of `triton_models.nearest_items.search`, which needs an extra.
+INDEX_FILE = "items.faiss"
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,15 @@ RUNTIMES: Mapping[str, RuntimeKind] = {
 AUTO = "auto"
 
 
-def runtimes_for(*, in_tensorflow: bool, finds_items: bool = False) -> tuple[str, ...]:
+def runtimes_for(
+    *, in_tensorflow: bool, finds_items: bool = False, by_index: bool = False
+) -> tuple[str, ...]:
     """The names of the runtimes that can serve a network.
 
     Args:
         in_tensorflow: whether TensorFlow can run the network.
         finds_items: whether a search for the nearest items follows it.
+        by_index: whether that search is in an index, a step of its own.
 
     Example:
         >>> runtimes_for(in_tensorflow=False)
@@ -56,5 +61,7 @@ def runtimes_for(*, in_tensorflow: bool, finds_items: bool = False) -> tuple[str
     return tuple(
         name
         for name, kind in RUNTIMES.items()
-        if (in_tensorflow or not kind.in_tensorflow) and (kind.finds_items or not finds_items)
+        if (in_tensorflow or not kind.in_tensorflow)
+        and (kind.finds_items or not finds_items)
+        and not (kind.is_fused and by_index)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -95,6 +96,12 @@ class OfflineAnswers:
         """The network's answer to rows of features."""
         return self._network.answer(self._encoded(features))
 
+    def vectors(self, golden: GoldenRows) -> Array:
+        """The tower's vectors for golden rows that real data may contain, of a `NearestNetwork`."""
+        network: Any = self._network
+        features = self._transform(golden.without(golden.bold).frame)
+        return network.vectors(self._encoded(features))
+
     def _transform(self, frame: pl.DataFrame) -> pl.DataFrame:
         have = frame.columns
         labels = [c.name for c in self._workflow.input_schema.columns if c.name not in have]
@@ -174,7 +181,7 @@ class OfflineAnswers:
         for each in allowed.values():
             each[overflowing] = np.inf
         if isinstance(self._network, NearestNetwork):
-            return self._network.with_ties(self._encoded(features), allowed)
+            return self._network.with_ties(self._encoded(features), allowed, tolerance)
         return allowed
 
     def _expect_all_ids(self) -> None:

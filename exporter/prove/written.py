@@ -21,6 +21,7 @@ from exporter.plan.golden_rows import Tensors
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
 from exporter.repository.config_pbtxt import config_text, parse_config
+from exporter.write.index_step import INDEX_STEP
 from exporter.write.python_step import RUNTIME_PACKAGE
 from serving.contract import Contract, read_contract
 from training.network.onnx_session import call_session, open_session
@@ -107,6 +108,19 @@ def _load(spec: ModelSpec, folder: Path) -> Call:
 
 
 def _python(spec: ModelSpec, folder: Path) -> Call:
+    return _items(spec, folder) if INDEX_STEP in spec.parameters else _program(spec, folder)
+
+
+def _items(spec: ModelSpec, folder: Path) -> Call:
+    # Of an extra.
+    from triton_models.nearest_items.search import ItemSearch  # noqa: PLC0415
+
+    search, vector = ItemSearch(folder), spec.inputs[0].name
+    k = spec.outputs[0].dims[1]
+    return lambda tensors: search.answer(tensors[vector], k)
+
+
+def _program(spec: ModelSpec, folder: Path) -> Call:
     with _copied_package(folder / RUNTIME_PACKAGE) as module_of:
         wire, packed_tensor = module_of("wire.format"), module_of("wire.packed_tensor")
         program_json = module_of("expressions.program.program_json")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
-from exporter.plan.runtime import EMBEDDED_BYTES, RUNTIMES, TABLES_FILE
+from exporter.plan.runtime import EMBEDDED_BYTES, INDEX_FILE, RUNTIMES, TABLES_FILE
 from workflow.expressions.program.program import Program
 from workflow.expressions.program.program_json import program_to_json
 from workflow.schema.column import Array, Column, Strings
@@ -118,7 +118,7 @@ def _served(plan: Plan) -> list[ModelSpec]:
 def folder_bytes(folder: Path) -> tuple[int, int]:
     """The private and the mapped bytes of a version folder's files."""
     files = [file for file in folder.rglob("*") if file.is_file()]
-    mapped = sum(file.stat().st_size for file in files if file.name == TABLES_FILE)
+    mapped = sum(file.stat().st_size for file in files if file.name in (TABLES_FILE, INDEX_FILE))
     return sum(file.stat().st_size for file in files) - mapped, mapped
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,8 @@ class ExportReport(metaclass=OwnNames):
         memory: the estimated bytes of an instance of each model, by the model's name.
         published: False if nothing has changed, so that the published version stays.
         spare: tables with more rows than their columns have ids, in words.
+        recall: of an index behind `NearestItems`, the share of the k nearest items that it finds, by
+            the queries with which that was measured.
 
     Example:
         >>> Path("report.html").write_text(report.to_html())  # doctest: +SKIP
@@ -71,6 +73,7 @@ class ExportReport(metaclass=OwnNames):
     memory: Mapping[str, InstanceMemory]
     published: bool = True
     spare: tuple[str, ...] = ()
+    recall: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -118,6 +121,14 @@ class ExportReport(metaclass=OwnNames):
             f"Memory of each instance, estimated: {', '.join(taken)}.",
             "A single request can end Triton images before 25.07: let only clients that you trust reach them.",
         ]
+        if self.recall:
+            found = ", ".join(f"{share:.3f} with {asked}" for asked, share in self.recall.items())
+            remarks.insert(
+                0,
+                f"Index {self.plan.pipeline.index}, searched instead of all items: its recall against "
+                f"the exact search is {found}. check_parity measures it with your rows. The server's "
+                "Python needs faiss-cpu.",
+            )
         if self.spare:
             remarks.insert(
                 0,

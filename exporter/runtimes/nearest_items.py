@@ -10,6 +10,8 @@ from exporter.plan.model_spec import EnsembleStep, ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import published_parameters, tensors_of_network
+from exporter.write import index_step
+from exporter.write.index_step import index_spec
 from exporter.write.onnx.nearest_items import nearest_to_onnx
 from exporter.write.onnx.preprocessing import onnx_spec
 from training.network.nearest_items import NearestNetwork
@@ -23,7 +25,8 @@ def with_nearest_items(runtime: Runtime) -> Runtime:
             return runtime.plan(pipeline)
         preprocess, network, whole = runtime.plan(pipeline.of_tower)
         outputs = tensors_of_network(pipeline.signature.outputs)
-        step = onnx_spec(f"{pipeline.name}_items", pipeline, network.outputs, outputs)
+        make_spec = index_spec if pipeline.index else onnx_spec
+        step = make_spec(f"{pipeline.name}_items", pipeline, network.outputs, outputs)
         connected = EnsembleStep(
             step.name,
             step.version,
@@ -43,6 +46,9 @@ def with_nearest_items(runtime: Runtime) -> Runtime:
             return runtime.prepare(network, pipeline)
         tower: Any = network.tower
         steps = runtime.prepare(tower, pipeline.of_tower)
-        return {**steps, f"{pipeline.name}_items": nearest_to_onnx(network).write}
+        search = (
+            index_step.writer(network.index) if network.index else nearest_to_onnx(network).write
+        )
+        return {**steps, f"{pipeline.name}_items": search}
 
     return Runtime(plan, prepare)

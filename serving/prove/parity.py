@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from workflow.schema.schema import Schema
 from workflow.wire.format import WireColumn, encode
 from workflow.wire.request_rules import NNZS, VALUES
 
+# An exact search for all rows of a check would take minutes.
+_MOST_ROWS = 1000
 # As `Contract.network_columns`.
 Served = Mapping[str, str | tuple[str, ...]]
 
@@ -109,7 +111,9 @@ def _compare(
         call_network(model, {n: to_column(offline[n][part]) for n in features}, asked, names_served)
         for part in counted(batches)
     ]
+    recall = None
     if hasattr(model, "as_served"):
+        recall = _recall(model, expected, answered)
         pairs = zip(expected, answered, strict=True)
         expected = [model.as_served(*pair, tolerance) for pair in pairs]
     # An ONNX network is the same graph in both places; Keras' models have no such attribute.
@@ -124,8 +128,22 @@ def _compare(
         for row in sorted({found.row for _, found in worst_of_all(outputs)})
     }
     return ParityReport(
-        client.model_name, contract.generation, frame.height, tolerance, tuple(outputs), raw
+        client.model_name, contract.generation, frame.height, tolerance, tuple(outputs), raw, recall
     )
+
+
+def _recall(
+    model: Any, expected: Sequence[Mapping[str, Array]], answered: Sequence[Mapping[str, Array]]
+) -> tuple[float, int] | None:
+    """The recall of an index in the first batches, and their rows."""
+    shares: list[float] = []
+    rows: list[int] = []
+    for here, there in zip(expected, answered, strict=True):
+        if sum(rows) >= _MOST_ROWS or (share := model.recall(here, there)) is None:
+            break
+        shares.append(share)
+        rows.append(len(there["item"]))
+    return (float(np.average(shares, weights=rows)), sum(rows)) if rows else None
 
 
 def _expect_settings(tolerance: float, batch_size: int) -> None:

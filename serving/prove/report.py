@@ -79,6 +79,8 @@ class ParityReport(metaclass=OwnNames):
             equal.
         outputs: one entry for each feature and each prediction.
         raw: the raw values, as text, of the rows with the largest differences among all outputs.
+        recall: of an index behind `NearestItems`, the share of the nearest items, by an exact search,
+            that the served lists have, in the first rows, and how many rows these are; else None.
     """
 
     model: str
@@ -87,6 +89,7 @@ class ParityReport(metaclass=OwnNames):
     tolerance: float
     outputs: tuple[OutputParity, ...]
     raw: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    recall: tuple[float, int] | None = None
 
     @property
     def passed(self) -> bool:
@@ -122,10 +125,16 @@ class ParityReport(metaclass=OwnNames):
 
     def _notes(self) -> list[str]:
         undefined = max((output.undefined for output in self.outputs), default=0)
+        rules = [*_RULES]
+        if self.recall is not None:
+            rules.append(
+                f"recall of the index: {self.recall[0]:.3f} of the nearest items, by an exact search for "
+                f"the first {self.recall[1]:,} rows"
+            )
         if not undefined:
-            return _RULES
+            return rules
         rows = f"{undefined:,} rows with a NaN among the features: not compared, as TensorFlow's"
-        return [*_RULES, f"{rows} answer to a NaN depends on the processor"]
+        return [*rules, f"{rows} answer to a NaN depends on the processor"]
 
     def to_html(self) -> str:
         """The report as an HTML fragment, including styles.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from training.errors import TrainingError
+from training.item_index import ItemIndex, recall
 from training.item_vectors import ItemVectors
 from training.network.load import as_network, load_network
 from training.network.network import Columns, Network
@@ -20,6 +21,9 @@ from workflow.schema.own_names import OwnNames
 
 # Not an output, but what `as_served` needs.
 _VECTOR = "vector of the query"
+# Vectors that differ from a tower's by rounding: so many of each size, as shares of a tolerance. A small one
+# changes few of a search's comparisons, a large one those that a small one does not reach.
+_NEARBY, _SHARES = 12, (0.01, 0.1, 1.0)
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,9 @@ class NearestItems(metaclass=OwnNames):
 
     The answer to each row is the k items whose vectors have the largest dot products with the
     tower's vector, the best first: "item" (N, k), as in the raw data, and "score" (N, k), float32.
-    All items are compared, so the list is exact. Of items with equal scores the first in the file
+    Without an index all items are compared, so the list is exact. An index of FAISS compares fewer,
+    which takes a request for a million items from 20 ms to 2, and misses some of the best: the
+    export's report has the share that it finds. Of items with equal scores the first in the file
     comes first; scores that differ by rounding alone may come in either order.
 
     Attributes:
@@ -37,10 +43,16 @@ class NearestItems(metaclass=OwnNames):
             columns `id`, whole numbers or strings, and `vector`, lists of floats of that width.
         k: how many items, up to the size of the catalogue. A client that needs fewer takes the first
             ones.
+        index: None for an exact search, or a factory string of FAISS such as "HNSW32" or
+            "IVF1024,Flat", from which an export builds the index, or the path of a file `.faiss` with
+            an index of the items in the file's order, such as that of an export,
+            `models/shop_items/1/items.faiss`. It needs the extra [faiss], here and in the server.
+        search: parameters of the index in FAISS' syntax, "efSearch=64" or "nprobe=16": higher ones
+            find more of the best items, in more time. They are kept in the index.
 
     Raises:
-        TrainingError: k is no whole number from 1. Errors of the file or the tower, and of a k that is
-            too large, are raised by an export, as an `ExportError`.
+        TrainingError: k is no whole number from 1, or a search without an index. Errors of the files
+            or the tower, and of a k that is too large, are raised by an export, as an `ExportError`.
 
     Example:
         >>> best = NearestItems(tower(model, "query"), "items.parquet", k=20)  # doctest: +SKIP
@@ -52,10 +64,24 @@ class NearestItems(metaclass=OwnNames):
     tower: Any
     items: str | os.PathLike[str]
     k: int = 10
+    index: str | os.PathLike[str] | None = None
+    search: str | None = None
 
     def __post_init__(self) -> None:
         if type(self.k) is not int or self.k < 1:
             raise TrainingError(f"Expected k as a whole number from 1. Received: {self.k!r}.")
+        if self.index is not None and not (
+            isinstance(self.index, str | os.PathLike) and self.index
+        ):
+            raise TrainingError(
+                'Expected index as a factory string of FAISS such as "HNSW32", the path of a file '
+                f".faiss, or None. Received: {self.index!r:.100}."
+            )
+        if self.search is not None and (self.index is None or not isinstance(self.search, str)):
+            raise TrainingError(
+                'Expected search as text such as "efSearch=64", beside an index. '
+                f"Received: {self.search!r:.100} with index={self.index!r:.100}."
+            )
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -77,37 +103,82 @@ class NearestItems(metaclass=OwnNames):
         answer = self._model.predict_on_batch(tensors)
         parts = list(answer.values()) if isinstance(answer, Mapping) else [answer]
         vectors = np.asarray(parts[0])
-        return {**_outputs(self._catalogue, vectors, self.k), _VECTOR: vectors}
+        return {**_outputs(self._finder, vectors, self.k), _VECTOR: vectors}
 
     def as_served(
         self, expected: Mapping[str, Array], served: Mapping[str, Array], tolerance: float
     ) -> dict[str, Array]:
-        """The expected answers, with a served list in place of each that it equals but for ties.
+        """The expected answers, with a served list in place of each that it equals but for rounding.
 
         Such a list has no item twice, and at each place an item whose score in this process is the
-        expected one of that place, within the tolerance, relative to the score or to 1.
+        expected one of that place, within the tolerance, relative to the score or to 1. With an index
+        it has the items of a list that the index gives for a vector within the tolerance of the
+        expected one, since rounding decides where a search turns: some such vectors are tried.
         """
-        places = {item: place for place, item in enumerate(_in_bytes(self._catalogue.ids).tolist())}
-        items, scores = expected["item"].copy(), expected["score"]
+        items, scores = expected["item"].copy(), expected["score"].copy()
         lists = _in_bytes(served["item"])
         if lists.shape != items.shape:  # which the comparison reports
             return {"item": items, "score": scores}
-        for row in np.flatnonzero((lists != items).any(axis=1)).tolist():
-            found = [places.get(item, -1) for item in lists[row].tolist()]
-            if -1 in found or len(set(found)) < len(found):
-                continue
-            own = self._catalogue.vectors[found] @ expected[_VECTOR][row]
-            if (np.abs(own - scores[row]) <= tolerance * np.maximum(1, np.abs(scores[row]))).all():
-                items[row] = lists[row]
+        rows = np.flatnonzero((lists != items).any(axis=1))
+        once = np.array([len({*row}) == self.k for row in lists[rows].tolist()], bool)
+        vectors = expected[_VECTOR][rows]
+        for own, best in self._possible(lists[rows], vectors, scores[rows], tolerance):
+            with np.errstate(invalid="ignore"):
+                near = np.abs(own - best) <= tolerance * np.maximum(1, np.abs(best))
+            equal = once & (near | (own == best)).all(axis=1)
+            items[rows[equal]], scores[rows[equal]] = lists[rows[equal]], best[equal]
         return {"item": items, "score": scores}
+
+    def recall(self, expected: Mapping[str, Array], served: Mapping[str, Array]) -> float | None:
+        """The share of the nearest items, by an exact search, in served lists; None without an index."""
+        if self.index is None:
+            return None
+        return recall(self._catalogue, expected[_VECTOR], self._places_of(served["item"]))
+
+    def _possible(
+        self, lists: Array, vectors: Array, scores: Array, tolerance: float
+    ) -> Iterator[tuple[Array, Array]]:
+        """Scores of the items in lists, NaN for an item that is not among the found, and the best scores."""
+        if not isinstance(self._finder, ItemIndex):
+            places = self._places_of(lists)
+            own = np.einsum("nkw,nw->nk", self._catalogue.vectors[places], vectors)
+            yield np.where(places < 0, np.nan, own), scores
+            return
+        for near in nearby(vectors, tolerance):
+            found, best = self._finder.nearest(near, self.k)
+            known = [
+                dict(zip(*row, strict=True))
+                for row in zip(_in_bytes(found).tolist(), best.tolist(), strict=True)
+            ]
+            own = [
+                [scores_of.get(item, np.nan) for item in row]
+                for row, scores_of in zip(lists.tolist(), known, strict=True)
+            ]
+            yield np.array(own).reshape(lists.shape), best
+
+    def _places_of(self, lists: Array) -> Array:
+        """The places of items in the catalogue, -1 for unknown ones."""
+        found = [self._places.get(item, -1) for item in _in_bytes(lists).ravel().tolist()]
+        return np.array(found, np.int64).reshape(lists.shape)
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        ids = _in_bytes(self._catalogue.ids)
+        return {item: place for place, item in enumerate(ids.tolist())}
 
     def renamed(self, columns: Mapping[str, Any]) -> NearestNetwork:
         """The network to export, whose inputs have the names of the workflow's columns."""
-        return NearestNetwork(as_network(self.tower, columns), self._catalogue, self.k)
+        return NearestNetwork(as_network(self.tower, columns), self._finder, self.k)
 
     @cached_property
     def _catalogue(self) -> ItemVectors:
         return ItemVectors.read(self.items)
+
+    @cached_property
+    def _finder(self) -> ItemVectors | ItemIndex:
+        if self.index is None:
+            return self._catalogue
+        return ItemIndex.of(self._catalogue, self.index, self.search)
 
     @cached_property
     def _model(self) -> Any:
@@ -119,10 +190,12 @@ class NearestNetwork:
 
     Args:
         tower: the network that makes the vector.
-        items: the catalogue.
+        finder: the catalogue, or an index of it.
         k: how many items to find.
 
     Attributes:
+        items: the catalogue.
+        index: the index, None for an exact search.
         vector: the tower's output.
 
     Raises:
@@ -130,8 +203,10 @@ class NearestNetwork:
             to the number of items, or an id contains NUL.
     """
 
-    def __init__(self, tower: Network, items: ItemVectors, k: int) -> None:
-        self.tower, self.items, self.k = tower, items, k
+    def __init__(self, tower: Network, finder: ItemVectors | ItemIndex, k: int) -> None:
+        self.index = finder if isinstance(finder, ItemIndex) else None
+        self.items = items = finder.items if isinstance(finder, ItemIndex) else finder
+        self.tower, self.k, self._finder = tower, k, finder
         self.columns: Columns = tower.columns
         self.in_tensorflow = tower.in_tensorflow
         made = tower.signature.outputs
@@ -170,36 +245,67 @@ class NearestNetwork:
 
     def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name."""
-        return _outputs(self.items, self._vectors(tensors), self.k)
+        return _outputs(self._finder, self.vectors(tensors), self.k)
 
     def tables(self) -> Iterable[tuple[str, str, int]]:
         """The tower's tables."""
         return self.tower.tables()
 
+    def vectors(self, tensors: Mapping[str, Array]) -> Array:
+        """The tower's vectors, (N, width)."""
+        return self.tower.answer(tensors)[self.vector.name]
+
     def with_ties(
-        self, tensors: Mapping[str, Array], allowed: Mapping[str, Array]
+        self, tensors: Mapping[str, Array], allowed: Mapping[str, Array], tolerance: float
     ) -> dict[str, Array]:
-        """The allowed differences, infinite for an item whose score rounding may exchange.
+        """The allowed differences, infinite for an item whose place rounding may change.
 
         Args:
             tensors: the inputs.
             allowed: the allowed differences of the outputs.
+            tolerance: the allowed difference of the tower's vector, relative to it or to 1.
         """
-        next_too = min(self.k + 1, len(self.items.ids))
-        _, scores = self.items.nearest(self._vectors(tensors), next_too)
+        vectors = self.vectors(tensors)
+        # The list of an index depends on its length.
+        next_too = self.k if self.index else min(self.k + 1, len(self.items.ids))
+        _, scores = self._finder.nearest(vectors, next_too)
         steps = np.full((len(scores), self.k + 1), np.inf)
         with np.errstate(invalid="ignore"):
             steps[:, 1:next_too] = scores[:, :-1] - scores[:, 1:]
             # To the one before, and to the one after. A step of NaN is not wide either.
             apart = (steps[:, :-1] > 2 * allowed["score"]) & (steps[:, 1:] > 2 * allowed["score"])
-        return {**allowed, "item": np.where(apart, allowed["item"], np.inf)}
+        made = {**allowed, "item": np.where(apart, allowed["item"], np.inf)}
+        return made if self.index is None else self._with_turns(vectors, made, tolerance)
 
-    def _vectors(self, tensors: Mapping[str, Array]) -> Array:
-        return self.tower.answer(tensors)[self.vector.name]
+    def _with_turns(
+        self, vectors: Array, allowed: Mapping[str, Array], tolerance: float
+    ) -> dict[str, Array]:
+        """The allowed differences where the index gives another list for a vector that is nearby."""
+        (found, best), *others = [
+            self._finder.nearest(near, self.k) for near in nearby(vectors, tolerance)
+        ]
+        item, score = allowed["item"].copy(), allowed["score"].copy()
+        for each, scores in others:
+            turned = (np.sort(each, axis=1) != np.sort(found, axis=1)).any(axis=1)
+            item[turned] = np.inf
+            with np.errstate(invalid="ignore"):
+                gaps = np.nan_to_num(np.abs(scores - best)[turned], nan=0.0, posinf=np.inf)
+            score[turned] = np.maximum(score[turned], gaps + allowed["score"][turned])
+        return {**allowed, "item": item, "score": score}
 
 
-def _outputs(items: ItemVectors, vectors: Array, k: int) -> dict[str, Array]:
-    found, scores = items.nearest(vectors, k)
+def nearby(vectors: Array, tolerance: float) -> Iterator[Array]:
+    """The vectors, and some that differ from them by at most the tolerance, relative to 1 or more."""
+    yield vectors
+    random = np.random.default_rng(0)
+    room = tolerance * np.maximum(1, np.abs(vectors))
+    for share in (share for share in _SHARES for _ in range(_NEARBY)):
+        moved = random.uniform(-share, share, vectors.shape) * room
+        yield (vectors + moved).astype(np.float32)
+
+
+def _outputs(finder: ItemVectors | ItemIndex, vectors: Array, k: int) -> dict[str, Array]:
+    found, scores = finder.nearest(vectors, k)
     return {"item": _in_bytes(found), "score": scores}
 
 

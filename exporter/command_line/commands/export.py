@@ -12,7 +12,7 @@ import typer
 
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.guard import CommandError
-from exporter.command_line.items import Items, K, with_items
+from exporter.command_line.items import Index, Items, K, Search, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, NullValue, StorageOption, answer, pairs, with_nulls
@@ -34,6 +34,8 @@ def export(
     storage_option: StorageOption = None,
     items: Items = None,
     k: K = 10,
+    index: Index = None,
+    search: Search = None,
     label: Annotated[
         list[str] | None,
         typer.Option(help="A column that requests lack; by default those tagged as target."),
@@ -110,7 +112,7 @@ def export(
     }
     options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))
     report = export_ensemble(
-        with_items(model, items, k),
+        with_items(model, items, k, index, search),
         fitted,
         name,
         repository,

@@ -10,7 +10,7 @@ import typer
 
 from exporter.command_line.connect import Connection, connected
 from exporter.command_line.first_rows import first_rows
-from exporter.command_line.items import Items, K, with_items
+from exporter.command_line.items import Index, Items, K, Search, with_items
 from exporter.command_line.places import Html, NoHtml, page_place
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import (
@@ -35,6 +35,8 @@ def parity(
     ] = Path("model.keras"),
     items: Items = None,
     k: K = 10,
+    index: Index = None,
+    search: Search = None,
     rows: Annotated[
         int, typer.Option(min=1, help="Compare this many rows, the first ones.")
     ] = 10_000,
@@ -68,7 +70,10 @@ def parity(
     from training.network.load import load_network  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
-    fitted, network = Workflow.load(workflow), load_network(with_items(model, items, k))
+    fitted, network = (
+        Workflow.load(workflow),
+        load_network(with_items(model, items, k, index, search)),
+    )
     frame = first_rows(given, fitted.input_schema, rows, options)
     # Beside --url the repository gives the page its sizes.
     of_server = replace(connection, repository=None) if connection.url else connection

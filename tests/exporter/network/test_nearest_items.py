@@ -6,6 +6,16 @@ import keras
 import numpy as np
 import polars as pl
 import pytest
+from small_catalogue import (
+    RAW,
+    ROWS,
+    WIDTH,
+    catalogue,
+    make_tower,
+    make_workflow,
+    shifted,
+    vectors_of,
+)
 from typer.testing import CliRunner
 
 from exporter import (
@@ -20,47 +30,18 @@ from exporter.command_line.app import make_app
 from exporter.repository.config_pbtxt import read_config
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from training.models.two_tower import UnitVector
-from workflow import Workflow, ops
 
-WIDTH, ITEMS, K = 8, 300, 5
-ROWS = pl.DataFrame(
-    {
-        "user": ["a", "b", None, "c", "new", "a"],
-        "tags": [["x"], [], ["y", "x"], None, ["z", "z"], ["y"]],
-        "price": [1.0, None, 3.5, -2.0, 1e3, 0.0],
-        "bought": [1, 0, 1, 0, 1, 1],
-    }
-)
-RAW = ROWS.drop("bought")
+ITEMS, K = 300, 5
 
 
 @pytest.fixture(scope="module")
 def workflow():
-    ids = ["user", "tags"] >> ops.Categorify()
-    price = ["price"] >> ops.FillMissing(0.5) >> ops.Normalize()
-    return Workflow(ids + price + ["bought"]).fit(ROWS)
+    return make_workflow()
 
 
 @pytest.fixture(scope="module")
 def tower():
-    keras.utils.set_random_seed(1)
-    inputs = {
-        "user": keras.Input((1,), name="user", dtype="int64"),
-        "price": keras.Input((1,), name="price"),
-    }
-    user = keras.layers.Flatten()(keras.layers.Embedding(10, WIDTH)(inputs["user"]))
-    x = keras.layers.Concatenate()([user, inputs["price"]])
-    vector = UnitVector(name="query_vector")(keras.layers.Dense(WIDTH)(x))
-    return keras.Model(inputs, vector)
-
-
-def catalogue(path, ids, vectors=None):
-    if vectors is None:
-        vectors = np.random.default_rng(0).normal(size=(len(ids), WIDTH)).astype("float32")
-    pl.DataFrame({"id": ids, "vector": vectors.tolist()}, {"id": None, "vector": None}).cast(
-        {"vector": pl.List(pl.Float32)}
-    ).write_parquet(path)
-    return path
+    return make_tower()
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +66,7 @@ def test_the_items_own_tower_is_refused(workflow, files, tmp_path):
 
 def best(workflow, tower, file, k):
     """Ids and scores of the best items, by Python's sort."""
-    made = workflow.transform(ROWS).select("user", "price").collect()
-    inputs = {name: made[name].to_numpy()[:, None] for name in made.columns}
-    vectors = tower.predict_on_batch(inputs).astype("float64")
+    vectors = vectors_of(workflow, tower, ROWS).astype("float64")
     table = pl.read_parquet(file)
     items = np.array(table["vector"].to_list(), "float64")
     ids = table["id"].to_list()
@@ -171,15 +150,6 @@ def ensemble(*arguments):
     result = CliRunner().invoke(make_app(), [*map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
-
-
-def shifted(file):
-    """The same vectors under other ids."""
-    table = pl.read_parquet(file)
-    other = file.with_name(f"other-{file.name}")
-    ids = pl.concat([table["id"][1:], table["id"][:1]])
-    table.with_columns(id=ids).write_parquet(other)
-    return other
 
 
 @pytest.mark.xdist_group("nearest_items")

@@ -1,0 +1,43 @@
+"""The share of the nearest items that an index finds, measured when it is exported."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from exporter.plan.plan import Plan
+from exporter.prove.offline import OfflineAnswers
+from training.item_index import ItemIndex
+
+# A search is said to be poor below it.
+_GOOD = 0.9
+_MOST_QUERIES = 1000
+
+
+def measure_recall(
+    index: ItemIndex, k: int, plan: Plan, answers: OfflineAnswers
+) -> dict[str, float]:
+    """The recall of an index against the exact search, by the queries.
+
+    The queries are vectors of items, up to 1,000 evenly spaced in the file, and those that the tower
+    makes of the golden rows, except of rows that real data may never contain. A recall below 0.9 is
+    a warning.
+    """
+    items = index.items.vectors
+    chosen = np.unique(np.linspace(0, len(items) - 1, _MOST_QUERIES).astype(np.int64))
+    golden = answers.vectors(plan.golden)
+    found = {
+        f"{len(chosen):,} items as queries": index.recall(items[chosen], k),
+        f"{len(golden)} golden rows": index.recall(golden, k),
+    }
+    worst = min(found.values())
+    if worst < _GOOD:
+        measured = ", ".join(f"{share:.3f} with {queries}" for queries, share in found.items())
+        warnings.warn(
+            f"The index {index.description} finds few of the {k} nearest items: its recall is {measured}. "
+            'Search more of it (search="efSearch=128" for HNSW, "nprobe=32" for IVF), quantize less, '
+            'or rescore ("...,RFlat" with "k_factor_rf=4").',
+            stacklevel=2,
+        )
+    return found

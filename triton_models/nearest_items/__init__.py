@@ -1,0 +1,1 @@
+"""The search for the nearest items in a FAISS index, a step of an ensemble."""
