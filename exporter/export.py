@@ -291,7 +291,7 @@ def _recall(network: Network, plan: Plan, answers: OfflineAnswers) -> dict[str, 
     if not isinstance(network, NearestNetwork) or network.index is None:
         return {}
     at_work("measure the recall")
-    return measure_recall(network.index, network.k, plan, answers)
+    return measure_recall(network.index, network.k, plan.golden, answers)
 
 
 def _report(
@@ -385,17 +385,8 @@ def _plan(
         raise ExportError(str(error)) from error
     number = 1 if version is None else version
     vector = network.vector if isinstance(network, NearestNetwork) else None
-    index = _index_of(network)
-    pipeline = Pipeline(
-        name,
-        number,
-        features,
-        network.signature,
-        options,
-        _possible(network),
-        vector,
-        "" if index is None else index.description,
-    )
+    possible, index = _possible(network), _index_of(network)
+    pipeline = Pipeline(name, number, features, network.signature, options, possible, vector, index)
     if not RUNTIMES[options.runtime].in_tensorflow:
         expect_no_hashed_strings(workflow, features.program, pipeline.without_onnx)
     return make_plan(pipeline, _runtime_of(pipeline))

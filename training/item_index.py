@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ _KEPT = ("nprobe", "efSearch", "k_factor", "k_factor_rf")
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ItemIndex(metaclass=OwnNames):
     """A catalogue and an index of its vectors, by inner product.
 
@@ -104,6 +105,16 @@ class ItemIndex(metaclass=OwnNames):
         """
         places, _ = _searching().nearest(self.index, queries, k)
         return recall(self.items, queries, places)
+
+    @cached_property
+    def file_bytes(self) -> int:
+        """The bytes of the index in a file."""
+        sizes: list[int] = []
+        faiss = _searching().faiss
+        faiss.write_index(
+            self.index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part)))
+        )
+        return sum(sizes)
 
     def write(self, folder: Path) -> None:
         """Write the files that the server's step reads: the index and the ids."""

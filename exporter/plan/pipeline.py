@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from exporter.columns.served_columns import ServedColumns
 from exporter.plan.options import ServingOptions
 from exporter.plan.runtime import RUNTIMES
+from training.item_index import ItemIndex
 from training.signature import ModelSignature, TensorSpec
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import Type
@@ -29,7 +30,7 @@ class Pipeline:
         runtimes: the runtimes that can serve the network.
         vector: the output of the network's tower, if a search for items follows, which makes the
             outputs of the signature.
-        index: the description of the index that it searches; "" for an exact search.
+        index: the index that it searches; None for an exact search.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Pipeline:
     options: ServingOptions
     runtimes: tuple[str, ...] = tuple(RUNTIMES)
     vector: TensorSpec | None = None
-    index: str = ""
+    index: ItemIndex | None = None
 
     @property
     def of_tower(self) -> Pipeline:

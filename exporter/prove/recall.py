@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from exporter.plan.plan import Plan
+from exporter.plan.golden_rows import GoldenRows
 from exporter.prove.offline import OfflineAnswers
 from training.item_index import ItemIndex
 
@@ -16,7 +16,7 @@ _MOST_QUERIES = 1000
 
 
 def measure_recall(
-    index: ItemIndex, k: int, plan: Plan, answers: OfflineAnswers
+    index: ItemIndex, k: int, rows: GoldenRows, answers: OfflineAnswers
 ) -> dict[str, float]:
     """The recall of an index against the exact search, by the queries.
 
@@ -26,7 +26,7 @@ def measure_recall(
     """
     items = index.items.vectors
     chosen = np.unique(np.linspace(0, len(items) - 1, _MOST_QUERIES).astype(np.int64))
-    golden = answers.vectors(plan.golden)
+    golden = answers.vectors(rows)
     found = {
         f"{len(chosen):,} items as queries": index.recall(items[chosen], k),
         f"{len(golden)} golden rows": index.recall(golden, k),

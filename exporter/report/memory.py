@@ -73,6 +73,8 @@ def planned_memory(plan: Plan, network: Network) -> dict[str, InstanceMemory]:
     tables, weights = sizes[holder.name][0], network.weight_bytes
     is_mapped = holder.backend == "onnxruntime" and weights > EMBEDDED_BYTES
     sizes[holder.name] = (tables, weights) if is_mapped else (tables + weights, 0)
+    if plan.pipeline.index is not None:
+        sizes[others[-1].name] = 0, plan.pipeline.index.file_bytes
     return _estimated(plan, sizes)
 
 

@@ -121,11 +121,11 @@ class ExportReport(metaclass=OwnNames):
             f"Memory of each instance, estimated: {', '.join(taken)}.",
             "A single request can end Triton images before 25.07: let only clients that you trust reach them.",
         ]
-        if self.recall:
+        if (index := self.plan.pipeline.index) is not None:
             found = ", ".join(f"{share:.3f} with {asked}" for asked, share in self.recall.items())
             remarks.insert(
                 0,
-                f"Index {self.plan.pipeline.index}, searched instead of all items: its recall against "
+                f"Index {index.description}, searched instead of all items: its recall against "
                 f"the exact search is {found}. check_parity measures it with your rows. The server's "
                 "Python needs faiss-cpu.",
             )

@@ -128,8 +128,8 @@ class ParityReport(metaclass=OwnNames):
         rules = [*_RULES]
         if self.recall is not None:
             rules.append(
-                f"recall of the index: {self.recall[0]:.3f} of the nearest items, by an exact search for "
-                f"the first {self.recall[1]:,} rows"
+                f"recall of the index: {self.recall[0]:.3f} of the exact lists, "
+                f"first {self.recall[1]:,} rows"
             )
         if not undefined:
             return rules

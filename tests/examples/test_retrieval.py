@@ -33,4 +33,6 @@ def test_households_get_products_that_they_will_buy(run_example):
     assert np.isclose(found["popularity"], recall, atol=0.002)
     assert found["two towers"] > 1.2 * recall
     assert f"Parity passed: grocer, {households:,} rows" in printed
+    assert f"Parity passed: grocer_index, {households:,} rows" in printed
+    assert float(re.search(r"recall of the index: ([\d.]+)", printed)[1]) > 0.9
     assert max(map(len, printed.splitlines())) <= 80

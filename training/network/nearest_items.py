@@ -240,8 +240,8 @@ class NearestNetwork:
 
     @property
     def weight_bytes(self) -> int:
-        """The bytes of the tower's weights and of the items' vectors."""
-        return self.tower.weight_bytes + int(self.items.vectors.nbytes)
+        """The bytes of the tower's weights, and of the items' vectors where an index does not have them."""
+        return self.tower.weight_bytes + (0 if self.index else int(self.items.vectors.nbytes))
 
     def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name."""

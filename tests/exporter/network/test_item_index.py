@@ -215,6 +215,40 @@ def test_an_export_again_changes_nothing_and_another_search_is_a_new_version(
     assert made.read_bytes() == file.read_bytes()
 
 
+def test_rows_of_a_request_are_not_bound_by_the_number_of_items(
+    workflow, tower, files, tmp_path, monkeypatch
+):
+    """The exact search has a limit, for it computes a score for each row and item."""
+    monkeypatch.setattr("exporter.export.MOST_SCORES", 10 * ITEMS)
+    limits = {
+        index: export_ensemble(
+            NearestItems(tower, files["integers"], K, index), workflow, "shop", tmp_path, ["bought"]
+        ).plan.pipeline.options.limits["max_rows"]
+        for index in (None, "Flat")
+    }
+    assert limits == {None: 10, "Flat": 2**16}
+
+
+def test_memory_counts_the_index_once_for_all_instances(workflow, tower, files, tmp_path):
+    def export(instances, gigabytes):
+        network = NearestItems(tower, files["integers"], K, "HNSW32")
+        options = ServingOptions(network_instances=instances, server_memory_gb=gigabytes)
+        return export_ensemble(network, workflow, "shop", tmp_path, ["bought"], serving=options)
+
+    report = export(3, None)
+    file = tmp_path / "shop_items" / "1" / "items.faiss"
+    assert report.memory["shop_items"].mapped == file.stat().st_size
+    each = {model.name: report.memory[model.name] for model in report.plan.steps}
+    needed = 2 * sum(
+        memory.own * (1 if name == "shop_nvt" else 3) + memory.mapped
+        for name, memory in each.items()
+    )
+    # The estimate before there are files leaves out their headers and the texts of programs.
+    with pytest.raises(ExportError, match="Expected models for server_memory_gb"):
+        export(3, needed * 0.98 / 1e9)
+    export(3, needed * 1.01 / 1e9)
+
+
 def test_a_damaged_index_is_not_served(workflow, tower, files, tmp_path):
     network = NearestItems(tower, files["integers"], K, "Flat")
     export_ensemble(network, workflow, "shop", tmp_path, ["bought"])
