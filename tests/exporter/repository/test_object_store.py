@@ -5,10 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from small_catalogue import ROWS, catalogue, make_tower, make_workflow
 from small_export import rows, tree
 from typer.testing import CliRunner
 
-from exporter import ExportError, ServingOptions, verify
+from exporter import ExportError, NearestItems, ServingOptions, export_ensemble, verify
 from exporter.command_line.app import make_app
 from exporter.repository.object_store import StoredRepository, in_order
 from serving import EnsembleClient, ServerError, TritonServer, check_parity
@@ -41,6 +42,24 @@ def test_a_downloaded_repository_is_served_as_one_in_a_folder(
         EnsembleClient(server.grpc_url, "movies") as client,
     ):
         assert check_parity(client, workflow, model, rows())
+
+
+def test_an_index_of_items_comes_back_whole(link, tmp_path):
+    workflow = make_workflow()
+    items = catalogue(tmp_path / "items.parquet", [f"i{n}" for n in range(500)])
+    network = NearestItems(make_tower(), items, 5, "HNSW16")
+    report = export_ensemble(
+        network, workflow, "shop", f"{link.url}/models", ["bought"], storage_options=link.options
+    )
+    folder = link.get_folder("models", tmp_path / "downloaded")
+    assert verify(folder, "shop") == report.generation
+    loaded = [key for key in written(link) if key.startswith("shop_items/")][-2:]
+    assert loaded == ["shop_items/config.pbtxt", "shop_items/1/model.py"]
+    with (
+        TritonServer(folder, ["shop"]) as server,
+        EnsembleClient(server.grpc_url, "shop") as client,
+    ):
+        assert check_parity(client, workflow, network, ROWS)
 
 
 def files(folder):
