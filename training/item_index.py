@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from workflow.schema.own_names import OwnNames
 _SUFFIX = ".faiss"
 # The parameters that FAISS keeps in the file; others, such as max_codes, would be lost on the way to a server.
 _KEPT = ("nprobe", "efSearch", "k_factor", "k_factor_rf")
+_PLACE = re.compile(r"^Error in .* at \S+:\d+: (Error: )?", re.DOTALL)
 # Scores that differ by less, relative to the score or to 1, are equal to a count of found items.
 _ROUNDING = 1e-6
 
@@ -226,4 +228,4 @@ def _expect_of(items: ItemVectors, index: Any, description: str) -> None:
 
 def _reason(error: Exception) -> str:
     """FAISS' own words, without the place in its source."""
-    return in_a_line(RuntimeError(str(error).rpartition("Error: ")[2]))
+    return in_a_line(RuntimeError(_PLACE.sub("", str(error))))

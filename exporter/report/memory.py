@@ -16,6 +16,7 @@ from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
 from exporter.plan.runtime import EMBEDDED_BYTES, INDEX_FILE, RUNTIMES, TABLES_FILE
+from exporter.write.index_step import INDEX_STEP
 from workflow.expressions.program.program import Program
 from workflow.expressions.program.program_json import program_to_json
 from workflow.schema.column import Array, Column, Strings
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from training.network.network import Network
 
 # Private bytes of a process (`Pss_Anon`) with a minimal model; see the guide on export.
-_RUNTIME = {"tensorflow": 58e6, "onnxruntime": 29e6, "python": 21e6}
+_RUNTIME = {"tensorflow": 58e6, "onnxruntime": 29e6, "python": 21e6, INDEX_STEP: 54e6}
 # Bytes for an entry of a vocabulary in addition to its file: integers and texts.
 _ENTRY = {"tensorflow": (15, 60), "onnxruntime": (60, 420), "python": (15, 20)}
 # Versions in memory while a new one loads.
@@ -133,9 +134,8 @@ def _estimated(plan: Plan, sizes: Mapping[str, tuple[int, int]]) -> dict[str, In
         tables, mapped = sizes[model.name]
         found = entries if model is preprocessing else (0, 0)
         places = sum(n * b for n, b in zip(found, _ENTRY[model.backend], strict=True))
-        made[model.name] = InstanceMemory(
-            int(_RUNTIME[model.backend] + tables + places), int(mapped)
-        )
+        runtime = _RUNTIME[INDEX_STEP if INDEX_STEP in model.parameters else model.backend]
+        made[model.name] = InstanceMemory(int(runtime + tables + places), int(mapped))
     return made
 
 

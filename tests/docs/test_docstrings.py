@@ -23,6 +23,7 @@ WITHOUT = {
         "backends.model_backend",
         "backends.onnxruntime.model",
         "backends.tensorflow.model",
+        "nearest_items.model",
         "preprocess.model",
     ),
 }

@@ -33,7 +33,7 @@ class NearestItems(metaclass=OwnNames):
     The answer to each row is the k items whose vectors have the largest dot products with the
     tower's vector, the best first: "item" (N, k), as in the raw data, and "score" (N, k), float32.
     Without an index all items are compared, so the list is exact. An index of FAISS compares fewer,
-    which takes a request for a million items from 20 ms to 2, and misses some of the best: the
+    which takes a request for a million items from 23 ms to 3, and misses some of the best: the
     export's report has the share that it finds. Of items with equal scores the first in the file
     comes first; scores that differ by rounding alone may come in either order.
 

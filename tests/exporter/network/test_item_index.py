@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import warnings
-from dataclasses import asdict
 
 import faiss
 import numpy as np
@@ -25,6 +23,8 @@ from exporter import ExportError, NearestItems, ServingOptions, export_ensemble,
 from exporter.command_line.app import make_app
 from exporter.repository.config_pbtxt import read_config
 from serving import ClientError, EnsembleClient, ServerError, TritonServer, check_parity
+from training.item_index import ItemIndex
+from training.item_vectors import ItemVectors
 
 ITEMS, K = 2000, 5
 QUERIES = np.linspace(0, ITEMS - 1, 1000).astype("int64")
@@ -169,7 +169,7 @@ def test_poor_recall_is_a_warning_with_a_remedy(workflow, tower, files, tmp_path
     poor = NearestItems(tower, files["integers"], K, "IVF200,Flat", "nprobe=1")
     with pytest.warns(UserWarning, match='finds few of the 5 nearest items.*search="efSearch=128"'):
         report = export_ensemble(poor, workflow, "shop", tmp_path, ["bought"])
-    assert min(report.recall.values()) < 0.9
+    assert report.recall["1,000 items as queries"] < 0.9
 
 
 def test_what_an_index_does_not_find_is_filled_up(workflow, tower, files, tmp_path):
@@ -303,7 +303,11 @@ def ensemble(*arguments):
 @pytest.mark.parametrize(
     ("index", "search", "message"),
     [
-        ("NoSuchIndex", None, "Expected an index that FAISS can build.*'NoSuchIndex'"),
+        (
+            "NoSuchIndex",
+            None,
+            "FAISS can build.*FAISS says: could not parse index string NoSuchIndex",
+        ),
         ("IVF4096,Flat", None, "fewer lists"),
         ("IVF16,PQ4x12", None, "2,000 items.*FAISS says.*training points"),
         ("HNSW32", "efSearch", "Expected parameters among.*HNSW32, efSearch; "),
@@ -385,9 +389,8 @@ def test_a_list_of_a_nearby_vector_is_equal_and_another_is_not(tower, files):
     network = NearestItems(tower, files["integers"], K, "IVF16,Flat", "nprobe=1")
     inputs = {"user": np.array([[3]]), "price": np.array([[0.5]], "float32")}
     expected = network.predict_on_batch(inputs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        index = network._finder.index
+    finder = ItemIndex.of(ItemVectors.read(files["integers"]), network.index, network.search)
+    index = finder.index
     centroids = index.quantizer.reconstruct_n(0, 16)
     # Halfway between the two best lists, where a digit decides which of them is searched.
     one, two = centroids[0], centroids[np.argsort(-(centroids @ centroids[0]))[1]]
@@ -396,7 +399,7 @@ def test_a_list_of_a_nearby_vector_is_equal_and_another_is_not(tower, files):
     middle = (middle - normal * (middle @ normal)).astype("float32")
     sides = [middle + side * 1e-6 * normal for side in (-1, 1)]
     (here, here_scores), (there, there_scores) = (
-        network._finder.nearest(side[None].astype("float32"), K) for side in sides
+        finder.nearest(side[None].astype("float32"), K) for side in sides
     )
     assert set(here[0]) != set(there[0])
     (vector,) = expected.keys() - {"item", "score"}
@@ -405,9 +408,8 @@ def test_a_list_of_a_nearby_vector_is_equal_and_another_is_not(tower, files):
     assert made["item"].tolist() == there.tolist()
     np.testing.assert_allclose(made["score"], there_scores, rtol=1e-4)
     # The list of a vector farther away is another list.
-    far = network._finder.nearest((sides[1] + 0.05 * normal)[None].astype("float32"), K)[0]
+    far = finder.nearest((sides[1] + 0.05 * normal)[None].astype("float32"), K)[0]
     wrong = np.where(np.arange(K) == K - 1, far[:, :1] + 1, there)
     for served in (here[:, ::-1], wrong, np.repeat(here[:, :1], K, axis=1)):
         made = network.as_served(expected, {"item": served, "score": here_scores}, 1e-5)
         assert made["item"].tolist() == here.tolist()
-    assert asdict(network)["index"] == "IVF16,Flat"

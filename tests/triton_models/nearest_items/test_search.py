@@ -35,7 +35,7 @@ def search_of(folder, ids, factory="Flat"):
 
 
 def exact_step(ids):
-    """What the exact search is made of, behind any tower."""
+    """The parts of the exact search, behind any tower."""
     kind = "string" if ids.dtype == object else "int64"
     outputs = TensorSpec("item", kind, (None, K)), TensorSpec("score", "float32", (None, K))
     return SimpleNamespace(
