@@ -52,7 +52,6 @@ from exporter.repository.versions import collect
 from exporter.runtimes.registry import runtime_of
 from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
-from training.item_index import ItemIndex
 from training.network.load import as_network
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network
@@ -333,7 +332,7 @@ def _runtime(network: Network, options: ServingOptions) -> str:
     if options.runtime not in possible:
         kind = "an ONNX network" if not network.in_tensorflow else "a search for items"
         given = "runs the network in TensorFlow"
-        if _index_of(network) and RUNTIMES[options.runtime].is_fused:
+        if _is_by_index(network) and RUNTIMES[options.runtime].is_fused:
             kind = "a search in an index, as a step of its own (an exact one is without index=)"
             given = "is one model"
         raise ExportError(
@@ -347,7 +346,7 @@ def _most_rows(network: Network, options: ServingOptions) -> int | None:
     """The option `max_rows`; by default as many rows as a search for items has memory for."""
     if options.max_rows or options.max_batch_size:
         return options.max_rows
-    if not isinstance(network, NearestNetwork) or network.index is not None:
+    if not isinstance(network, NearestNetwork) or network.by_index:
         return None
     rows = max(1, MOST_SCORES // len(network.items.ids))
     return rows if rows < DEFAULT_LIMITS["max_rows"] else None
@@ -357,12 +356,12 @@ def _possible(network: Network) -> tuple[str, ...]:
     return runtimes_for(
         in_tensorflow=network.in_tensorflow,
         finds_items=isinstance(network, NearestNetwork),
-        by_index=_index_of(network) is not None,
+        by_index=_is_by_index(network),
     )
 
 
-def _index_of(network: Network) -> ItemIndex | None:
-    return network.index if isinstance(network, NearestNetwork) else None
+def _is_by_index(network: Network) -> bool:
+    return isinstance(network, NearestNetwork) and network.by_index
 
 
 def _runtime_of(pipeline: Pipeline) -> Runtime:
@@ -384,9 +383,9 @@ def _plan(
     except WorkflowError as error:
         raise ExportError(str(error)) from error
     number = 1 if version is None else version
-    vector = network.vector if isinstance(network, NearestNetwork) else None
-    possible, index = _possible(network), _index_of(network)
-    pipeline = Pipeline(name, number, features, network.signature, options, possible, vector, index)
+    pipeline = Pipeline(name, number, features, network.signature, options, _possible(network))
+    if isinstance(network, NearestNetwork):
+        pipeline = replace(pipeline, vector=network.vector, index=network.index)
     if not RUNTIMES[options.runtime].in_tensorflow:
         expect_no_hashed_strings(workflow, features.program, pipeline.without_onnx)
     return make_plan(pipeline, _runtime_of(pipeline))

@@ -15,6 +15,7 @@ from training.errors import TrainingError
 from training.item_vectors import ItemVectors
 from workflow.errors import in_a_line
 from workflow.first_use import what_is_missing
+from workflow.progress.stage import at_work
 from workflow.schema.column import Array
 from workflow.schema.own_names import OwnNames
 
@@ -160,6 +161,7 @@ def _searching() -> Any:
 
 def _built(items: ItemVectors, description: str) -> Any:
     faiss = _searching().faiss
+    at_work("build the index")
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

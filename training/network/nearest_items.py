@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -168,17 +168,20 @@ class NearestItems(metaclass=OwnNames):
 
     def renamed(self, columns: Mapping[str, Any]) -> NearestNetwork:
         """The network to export, whose inputs have the names of the workflow's columns."""
-        return NearestNetwork(as_network(self.tower, columns), self._finder, self.k)
+        make_index = None if self.index is None else lambda: self._index
+        return NearestNetwork(as_network(self.tower, columns), self._catalogue, self.k, make_index)
 
     @cached_property
     def _catalogue(self) -> ItemVectors:
         return ItemVectors.read(self.items)
 
-    @cached_property
+    @property
     def _finder(self) -> ItemVectors | ItemIndex:
-        if self.index is None:
-            return self._catalogue
-        return ItemIndex.of(self._catalogue, self.index, self.search)
+        return self._catalogue if self.index is None else self._index
+
+    @cached_property
+    def _index(self) -> ItemIndex:
+        return ItemIndex.of(self._catalogue, self.index or "", self.search)
 
     @cached_property
     def _model(self) -> Any:
@@ -190,12 +193,13 @@ class NearestNetwork:
 
     Args:
         tower: the network that makes the vector.
-        finder: the catalogue, or an index of it.
+        items: the catalogue.
         k: how many items to find.
+        make_index: builds the index, which may take minutes, when it is needed; None for an exact
+            search.
 
     Attributes:
-        items: the catalogue.
-        index: the index, None for an exact search.
+        by_index: whether it searches an index.
         vector: the tower's output.
 
     Raises:
@@ -203,10 +207,15 @@ class NearestNetwork:
             to the number of items, or an id contains NUL.
     """
 
-    def __init__(self, tower: Network, finder: ItemVectors | ItemIndex, k: int) -> None:
-        self.index = finder if isinstance(finder, ItemIndex) else None
-        self.items = items = finder.items if isinstance(finder, ItemIndex) else finder
-        self.tower, self.k, self._finder = tower, k, finder
+    def __init__(
+        self,
+        tower: Network,
+        items: ItemVectors,
+        k: int,
+        make_index: Callable[[], ItemIndex] | None = None,
+    ) -> None:
+        self.tower, self.items, self.k = tower, items, k
+        self.by_index, self._make_index = make_index is not None, make_index
         self.columns: Columns = tower.columns
         self.in_tensorflow = tower.in_tensorflow
         made = tower.signature.outputs
@@ -233,6 +242,11 @@ class NearestNetwork:
         outputs = (TensorSpec("item", dtype, (None, k)), TensorSpec("score", "float32", (None, k)))
         self.signature = ModelSignature(tower.signature.inputs, outputs)
 
+    @cached_property
+    def index(self) -> ItemIndex | None:
+        """The index; None for an exact search."""
+        return None if self._make_index is None else self._make_index()
+
     @property
     def is_half(self) -> bool:
         """Whether the tower computes in 16-bit floats."""
@@ -241,7 +255,7 @@ class NearestNetwork:
     @property
     def weight_bytes(self) -> int:
         """The bytes of the tower's weights, and of the items' vectors where an index does not have them."""
-        return self.tower.weight_bytes + (0 if self.index else int(self.items.vectors.nbytes))
+        return self.tower.weight_bytes + (0 if self.by_index else int(self.items.vectors.nbytes))
 
     def answer(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name."""
@@ -267,7 +281,7 @@ class NearestNetwork:
         """
         vectors = self.vectors(tensors)
         # The list of an index depends on its length.
-        next_too = self.k if self.index else min(self.k + 1, len(self.items.ids))
+        next_too = self.k if self.by_index else min(self.k + 1, len(self.items.ids))
         _, scores = self._finder.nearest(vectors, next_too)
         steps = np.full((len(scores), self.k + 1), np.inf)
         with np.errstate(invalid="ignore"):
@@ -275,7 +289,11 @@ class NearestNetwork:
             # To the one before, and to the one after. A step of NaN is not wide either.
             apart = (steps[:, :-1] > 2 * allowed["score"]) & (steps[:, 1:] > 2 * allowed["score"])
         made = {**allowed, "item": np.where(apart, allowed["item"], np.inf)}
-        return made if self.index is None else self._with_turns(vectors, made, tolerance)
+        return self._with_turns(vectors, made, tolerance) if self.by_index else made
+
+    @property
+    def _finder(self) -> ItemVectors | ItemIndex:
+        return self.index or self.items
 
     def _with_turns(
         self, vectors: Array, allowed: Mapping[str, Array], tolerance: float

@@ -262,6 +262,27 @@ def test_a_damaged_index_is_not_served(workflow, tower, files, tmp_path):
         pass
 
 
+def test_a_server_without_faiss_says_what_it_needs(workflow, tower, files, tmp_path):
+    network = NearestItems(tower, files["integers"], K, "Flat")
+    export_ensemble(network, workflow, "shop", tmp_path, ["bought"])
+    # Found before the package, as if there were none.
+    missing = tmp_path / "shop_items" / "1" / "faiss.py"
+    missing.write_text("raise ModuleNotFoundError(name='faiss')")
+    with pytest.raises(ServerError, match="pip install faiss-cpu"), TritonServer(tmp_path):
+        pass
+
+
+def test_what_is_wrong_is_refused_before_an_index_is_built(workflow, tower, files, tmp_path):
+    """The factory string is wrong as well, which the build would find."""
+    network = NearestItems(tower, files["integers"], ITEMS + 1, "NoSuchIndex")
+    with pytest.raises(ExportError, match="k from 1 to 2,000"):
+        export_ensemble(network, workflow, "shop", tmp_path, ["bought"])
+    fused = NearestItems(tower, files["integers"], K, "NoSuchIndex")
+    options = ServingOptions(runtime="fused_onnx")
+    with pytest.raises(ExportError, match="is one model"):
+        export_ensemble(fused, workflow, "shop", tmp_path, ["bought"], serving=options)
+
+
 def test_the_server_proves_it_before_it_is_published(workflow, tower, files, tmp_path):
     network = NearestItems(tower, files["strings"], K, "HNSW16")
     options = ServingOptions(prove="server")
