@@ -35,7 +35,7 @@ _PLACES = {
     "one GPU, ours": rf"on two, ours {_NUMBER} and",
     "two GPUs, ours": rf"on two, ours [\d.]+ and {_NUMBER}\.",
     "one request ms": rf"Criteo-like: 13 counts and 26 ids.*?\| fused_onnx \| {_NUMBER} \|",
-    "server us": rf"Criteo-like: 13 counts and 26 ids.*?\| fused_onnx \|(?:[^|]*\|){{5}} {_NUMBER} \|",
+    "server us": rf"Criteo-like: 13 counts and 26 ids.*?\| fused_onnx \|(?:[^|]*\|){{7}} {_NUMBER} \|",
 }
 
 

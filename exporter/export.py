@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any
 
 from exporter.columns.embeddings import expect_room, spare_tables
-from exporter.columns.hashed_strings import expect_no_hashed_strings
+from exporter.columns.hashed_bytes import expect_no_hashed_bytes
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
@@ -387,7 +387,7 @@ def _plan(
     if isinstance(network, NearestNetwork):
         pipeline = replace(pipeline, vector=network.vector, index=network.index)
     if not RUNTIMES[options.runtime].in_tensorflow:
-        expect_no_hashed_strings(workflow, features.program, pipeline.without_onnx)
+        expect_no_hashed_bytes(workflow, features.program, pipeline.without_onnx)
     return make_plan(pipeline, _runtime_of(pipeline))
 
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from workflow.files.sealed import sealed, unsealed
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.transform.dataset_run import run_into
 from workflow.transform.parquet_sink import ParquetSink, cut
-from workflow.transform.pieces_in_order import in_order
 
 # Readers pass over it. It stays after an interruption, for the next call to go on from.
 _CONVERTED = ".converted"
@@ -146,8 +144,7 @@ class _Shard:
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder)
         frames = cut(self._frames(parser), sink.rows_per_file)
-        write = partial(_write, sink, folder)
-        paths = list(in_order(write, enumerate(frames), 1))
+        paths = sink.write_frames(frames, folder)
         for path in paths:
             sync(path)
         sync(folder)
@@ -234,11 +231,6 @@ def _expect_end(path: Path, compression: str, nbytes: int) -> None:
             inflate.decompress(content)
         if not inflate.eof:
             raise EOFError("Compressed file ended before the end of its stream")
-
-
-def _write(sink: ParquetSink, folder: Path, numbered: tuple[int, pl.DataFrame]) -> Path:
-    number, frame = numbered
-    return sink.write_file(frame, folder, number)
 
 
 def _done(folder: Path, facts: list[Any]) -> list[Path] | None:

@@ -274,13 +274,17 @@ class ParquetTable:
                 yield starts[first], starts[last], groups[first][0], groups[last - 1][0]
                 first = last
 
-    def slices(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """The rows in slices of exactly `rows` rows, and the remainder.
+    def slices(self, rows: int, start: int = 0, end: int | None = None) -> Iterator[pl.LazyFrame]:
+        """The rows from one index to another in slices of exactly `rows` rows, and the remainder.
 
         Args:
             rows: rows of a slice. A row group on the border of two slices is decoded for both.
+            start: the index of the first row.
+            end: the index after the last row; None for all rows.
         """
-        return (self.slice(start, rows) for start in range(0, max(self.rows, 1), rows))
+        last = self.rows if end is None else min(end, self.rows)
+        firsts = range(start, max(last, start + 1), rows)
+        return (self.slice(first, min(rows, last - first)) for first in firsts)
 
     def slice(self, start: int, rows: int) -> pl.LazyFrame:
         """Exactly `rows` rows from an index on, or the remaining ones."""

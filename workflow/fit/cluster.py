@@ -18,6 +18,9 @@ from workflow.errors import WorkflowError
 
 # Parts for each thread of a worker: enough that all end at about the same time.
 PARTS_OF_A_THREAD = 4
+# Rows of a task on a GPU at the least, unless GPUs would be idle: within a task one query is computed while
+# the result of another is written, and each task begins by copying the vocabularies to the GPU.
+ROWS_OF_A_GPU_TASK = 16_000_000
 # Dask computes lost results again, but not what was sent to workers that have all ended since.
 TRIES = 5
 # Seconds to wait for the first worker.
@@ -182,10 +185,25 @@ def _expect_distinct(visible: dict[str, str]) -> None:
             )
 
 
-def shared_out(items: Sequence[Item], client: Any, least: int = 1) -> list[Sequence[Item]]:
-    """Consecutive items in groups, a few for each thread of the cluster, and at least `least`."""
+def rows_of_a_task(engine: str) -> int:
+    """The least number of rows for which a task is worth its overhead on an engine."""
+    return ROWS_OF_A_GPU_TASK if is_gpu(engine) else 1
+
+
+def shared_out(
+    items: Sequence[Item], client: Any, least: int = 1, fewest: int = 1
+) -> list[Sequence[Item]]:
+    """Consecutive items in groups, a few for each thread of the cluster.
+
+    Args:
+        items: at least one.
+        client: a client of the cluster.
+        least: the least number of groups.
+        fewest: the least number of items in a group, unless threads would have none.
+    """
     threads = max(1, sum(client.nthreads().values()))
-    count = min(len(items), max(least, threads * PARTS_OF_A_THREAD))
+    groups = max(threads, min(threads * PARTS_OF_A_THREAD, len(items) // fewest))
+    count = min(len(items), max(least, groups))
     return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
 
 

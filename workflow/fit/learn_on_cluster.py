@@ -22,6 +22,7 @@ from .cluster import (
     expect_own_gpus,
     expect_readable,
     expect_shared,
+    rows_of_a_task,
     shared_out,
 )
 from .fit_graph import Learn, rows_of_a_pass
@@ -92,7 +93,8 @@ def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
 def _on_workers(client: Any, learning: Learning, files: ParquetTable, engine: str) -> Tables:
     # Once to each worker: earlier states may be large.
     shared = client.scatter([learning], broadcast=True, hash=False)[0]
-    numbers = shared_out(range(len(files.files)), client, files.rows // ROWS_OF_A_TASK)
+    fewest = -(-rows_of_a_task(engine) * len(files.files) // max(files.rows, 1))
+    numbers = shared_out(range(len(files.files)), client, files.rows // ROWS_OF_A_TASK, fewest)
     groups = [files.part(group[0], group[-1] + 1) for group in numbers]
     learnt = [client.submit(_learn_files, shared, g, engine, pure=False) for g in groups]
     heights = client.gather([client.submit(_heights, one, pure=False) for one in learnt])

@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
 from workflow.data.parquet import ParquetTable, data_errors
 from workflow.data.sources import frame_pieces
+from workflow.engine.engine import is_gpu
+from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.expressions.program.program import Program
 from workflow.fit.cluster import (
     despite_lost_workers,
     expect_own_gpus,
     expect_readable,
     expect_writable,
+    rows_of_a_task,
     shared_out,
 )
 from workflow.graph.input_schema import with_integers
 
 from .parquet_sink import ParquetSink
-from .pieces_in_order import row_runner, rows_at_once
+from .pieces_in_order import row_runner, rows_at_once, transform_on_gpu
 
 # A file that tells the workers to write no further files.
 STOP = "stop"
 
+Item = TypeVar("Item")
+
+
+class Work(NamedTuple):
+    """The work of every worker.
+
+    Attributes:
+        program: the program to run on each row.
+        files: the files that it reads.
+        is_as_fitted: whether their columns have the types of the data in `fit`.
+    """
+
+    program: Program
+    files: ParquetTable
+    is_as_fitted: bool
+
 
 def write_on_cluster(
-    program: Program,
-    files: ParquetTable,
+    work: Work,
     sink: ParquetSink,
     scratch: Path,
     engine: str,
@@ -39,8 +58,7 @@ def write_on_cluster(
     """Write a program's outputs, each file on one of a cluster's workers.
 
     Args:
-        program: the program to run on each row.
-        files: files that every worker can read.
+        work: the program, and files that every worker can read.
         sink: settings of the files to write.
         scratch: a folder that every worker can write to.
         engine: engine of the workers.
@@ -53,16 +71,17 @@ def write_on_cluster(
         WorkflowError: a worker cannot read a file or write to the folder, or workers would share a GPU.
     """
     expect_own_gpus(engine, client)
-    expect_readable(files, client)
+    expect_readable(work.files, client)
     scratch = scratch.absolute()
     expect_writable(sink.folder.absolute(), scratch, client)
-    numbers = range(max(1, -(-files.rows // sink.rows_per_file)))
+    numbers = range(max(1, -(-work.files.rows // sink.rows_per_file)))
+    fewest = -(-rows_of_a_task(engine) // sink.rows_per_file)
 
     def write() -> list[Path]:
-        shared = client.scatter([(program, files)], broadcast=True, hash=False)[0]
+        shared = client.scatter([work], broadcast=True, hash=False)[0]
         waiting = [
             client.submit(write_files, shared, group, sink, scratch, engine, pure=False)
-            for group in shared_out(numbers, client)
+            for group in shared_out(numbers, client, fewest=fewest)
         ]
         try:
             written = client.gather(waiting)
@@ -78,7 +97,7 @@ def write_on_cluster(
 
 
 def write_files(
-    shared: tuple[Program, ParquetTable],
+    work: Work,
     numbers: Sequence[int],
     sink: ParquetSink,
     scratch: Path,
@@ -87,8 +106,8 @@ def write_files(
     """Write some files on a worker, each first in a folder of its own.
 
     Args:
-        shared: the program, and the files that it reads.
-        numbers: the numbers of the files to write.
+        work: the program, and the files that it reads.
+        numbers: the numbers of the files to write, which are consecutive.
         sink: settings of the files.
         scratch: the folder for all of them.
         engine: engine of the worker.
@@ -96,19 +115,38 @@ def write_files(
     Returns:
         The files, in `scratch`.
     """
-    program, files = shared
-    run = row_runner(program, engine)
     # A worker that the cluster has lost may still write the same files.
     own = scratch / secrets.token_hex(4)
     own.mkdir()
-    written = []
-    with data_errors("The data cannot be transformed", files):
-        for number in numbers:
-            if (scratch / STOP).exists():
-                break
-            rows = files.slice(number * sink.rows_per_file, sink.rows_per_file)
-            wanted = with_integers(rows, program.inputs).select(program.inputs.names or pl.all())
-            made = pl.concat(run(piece) for piece in frame_pieces(wanted, rows_at_once(engine)))
-            path = sink.write_file(made, own, number)
-            written.append(path.replace(scratch / path.name))
-    return written
+
+    def until_stopped(made: Iterable[Item]) -> Iterator[Item]:
+        return takewhile(lambda _: not (scratch / STOP).exists(), made)
+
+    with data_errors("The data cannot be transformed", work.files):
+        pieces = _pieces_on_gpu(work, numbers, sink, engine)
+        if pieces is not None:
+            written = sink.write_pieces(until_stopped(pieces), own, numbers[0])
+        else:
+            frames = until_stopped(_frames(work, numbers, sink, engine))
+            written = sink.write_frames(frames, own, numbers[0])
+    return [path.replace(scratch / path.name) for path in written]
+
+
+def _pieces_on_gpu(
+    work: Work, numbers: Sequence[int], sink: ParquetSink, engine: str
+) -> Iterator[Callable[[Gpu], RowsOnGpu]] | None:
+    if not (is_gpu(engine) and work.is_as_fitted and sink.may_write_on_gpu):
+        return None
+    start, end = (number * sink.rows_per_file for number in (numbers[0], numbers[-1] + 1))
+    return transform_on_gpu(work.program, work.files, sink.rows_per_query, start, end)
+
+
+def _frames(
+    work: Work, numbers: Sequence[int], sink: ParquetSink, engine: str
+) -> Iterator[pl.DataFrame]:
+    """The rows of each file."""
+    run, inputs = row_runner(work.program, engine), work.program.inputs
+    for number in numbers:
+        rows = work.files.slice(number * sink.rows_per_file, sink.rows_per_file)
+        wanted = with_integers(rows, inputs).select(inputs.names or pl.all())
+        yield pl.concat(run(piece) for piece in frame_pieces(wanted, rows_at_once(engine)))

@@ -17,7 +17,7 @@ from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.input_schema import held_to
 from workflow.progress.stage import expect_total
 
-from .cluster import write_on_cluster
+from .cluster import Work, write_on_cluster
 from .narrowed_outputs import expect_narrowed
 from .parquet_sink import ParquetSink
 from .pieces_in_order import rows_at_once, transform_on_gpu, transform_pieces, transform_stream
@@ -75,12 +75,12 @@ def write_outputs(
     """
     # Filter and the like write fewer rows than they read, in one query.
     expect_total(source.row_count() if _is_row_by_row(graph) else None)
+    if is_gpu(engine) and source.files is not None and source.is_empty():
+        engine = "cpu"  # nothing to compute, and cuDF cannot make an empty column of lists
     if client is not None:
         expect_shared(source, client)
         if _is_row_by_row(graph):
             return _write_on_cluster(graph, sink, source, engine, client)
-    if is_gpu(engine) and source.files is not None and source.is_empty():
-        engine = "cpu"  # nothing to compute, and cuDF cannot make an empty column of lists
     pieces = _pieces_on_gpu(graph, sink, source, engine)
     frames = _frames(graph, source, engine) if pieces is None else iter(())
     with source.errors("The data cannot be transformed"):
@@ -92,13 +92,11 @@ def write_outputs(
 def _write_on_cluster(
     graph: FittedGraph, sink: ParquetSink, source: Source, engine: str, client: Any
 ) -> list[Path]:
-    # Refuse before the workers start.
-    is_gpu(engine)
-    own, _ = _columns(graph, source)
-    files = expect_shared(own, client)
+    own, as_fitted = _columns(graph, source)
+    work = Work(graph.program, expect_shared(own, client), as_fitted)
 
     def write(scratch: Path) -> list[Path]:
-        return write_on_cluster(graph.program, files, sink, scratch, engine, client)
+        return write_on_cluster(work, sink, scratch, engine, client)
 
     with own.errors("The data cannot be transformed"):
         return sink.write_with(write, graph.output_schema)

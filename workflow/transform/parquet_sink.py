@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -90,13 +91,13 @@ class ParquetSink:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
         with run_into(self.folder) as run:
-            return run.publish(self._write_frames(_counted(frames), run.scratch), schema)
+            return run.publish(self._write_in_order(_counted(frames), run.scratch), schema)
 
     def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
         """Write files that a cluster's workers make, in the order of their rows.
 
         Args:
-            write: writes files of `rows_per_file` rows into a folder, as `write_file` does.
+            write: writes files of `rows_per_file` rows into a folder, as `write_frames` does.
             schema: schema of the files.
 
         Raises:
@@ -110,16 +111,52 @@ class ParquetSink:
                 ordered = run.scratch / "ordered"
                 ordered.mkdir()
                 written = [path.rename(ordered / path.name) for path in written]
-                written = self._write_frames(map(pl.read_parquet, written), run.scratch)
+                written = self._write_in_order(map(pl.read_parquet, written), run.scratch)
             return run.publish(written, schema)
 
-    def write_file(self, frame: pl.DataFrame, scratch: Path, number: int) -> Path:
-        """Write the rows of one file, given its number, into a folder."""
-        path = scratch / f"part-{number:05}.parquet"
+    def write_frames(
+        self, frames: Iterable[pl.DataFrame], folder: Path, first: int = 0
+    ) -> list[Path]:
+        """Write a file for each frame; one is written while the rows of the next are computed.
+
+        Args:
+            frames: of `rows_per_file` rows each, the last one of the remainder.
+            folder: where the files are written.
+            first: the number of the first file.
+        """
+
+        def write(numbered: tuple[int, pl.DataFrame]) -> Path:
+            number, frame = numbered
+            return self.write_file(frame, folder, number)
+
+        return list(in_order(write, enumerate(frames, first), 1))
+
+    def write_file(self, frame: pl.DataFrame, folder: Path, number: int) -> Path:
+        """Write the rows of one file, given its number."""
+        path = folder / f"part-{number:05}.parquet"
         compression = cast("Compression", self.compression)
         frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
         add_checksums(path)
         return path
+
+    def write_pieces(
+        self, pieces: Iterable[Callable[[Gpu], RowsOnGpu]], folder: Path, first: int = 0
+    ) -> list[Path]:
+        """Write rows that are computed on the GPU, which also encodes the files.
+
+        Args:
+            pieces: in order; each makes `rows_per_query` rows, the last one the remainder.
+            folder: where the files are written.
+            first: the number of the first file.
+        """
+        paths: list[Path] = []
+        numbered = zip(count(first, self._files_per_query), pieces, strict=False)
+        with rows_on_gpu() as gpu:
+            # One piece's files are written while the next piece is computed.
+            for written in in_order(partial(self._write_piece, folder, gpu), numbered, 2):
+                paths += written
+                advance(self.rows_per_query)
+        return paths
 
     def write_on_gpu(
         self, pieces: Iterable[Callable[[Gpu], RowsOnGpu]], schema: Schema
@@ -134,14 +171,8 @@ class ParquetSink:
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with run_into(self.folder) as run, rows_on_gpu() as gpu:
-            write = partial(self._write_piece, run.scratch, gpu)
-            # One piece's files are written while the next piece is computed.
-            paths: list[Path] = []
-            for written in in_order(write, enumerate(pieces), 2):
-                paths += written
-                advance(self.rows_per_query)
-            return run.publish(paths, schema)
+        with run_into(self.folder) as run:
+            return run.publish(self.write_pieces(pieces, run.scratch), schema)
 
     @property
     def may_write_on_gpu(self) -> bool:
@@ -155,27 +186,25 @@ class ParquetSink:
     @property
     def rows_per_query(self) -> int:
         """Rows of several whole files, so that the startup time of a query matters little."""
-        return max(1, ROWS_ON_GPU // self.rows_per_file) * self.rows_per_file
+        return self._files_per_query * self.rows_per_file
 
-    def _write_frames(self, frames: Iterable[pl.DataFrame], scratch: Path) -> list[Path]:
+    @property
+    def _files_per_query(self) -> int:
+        return max(1, ROWS_ON_GPU // self.rows_per_file)
+
+    def _write_in_order(self, frames: Iterable[pl.DataFrame], scratch: Path) -> list[Path]:
         files = cut(frames, self.rows_per_file)
         if self.seed is not None:
             files = cut(shuffled(files, scratch, self.seed), self.rows_per_file)
-        # One file is written while the rows of the next are computed.
-        return list(in_order(partial(self._write_numbered, scratch), enumerate(files), 1))
-
-    def _write_numbered(self, scratch: Path, numbered: tuple[int, pl.DataFrame]) -> Path:
-        number, frame = numbered
-        return self.write_file(frame, scratch, number)
+        return self.write_frames(files, scratch)
 
     def _write_piece(
-        self, scratch: Path, gpu: Gpu, numbered: tuple[int, Callable[[Gpu], RowsOnGpu]]
+        self, folder: Path, gpu: Gpu, numbered: tuple[int, Callable[[Gpu], RowsOnGpu]]
     ) -> list[Path]:
-        number, make = numbered
+        first, make = numbered
         rows = make(gpu)
-        first = number * (self.rows_per_query // self.rows_per_file)
-        count = max(1, -(-rows.height // self.rows_per_file))
-        paths = [scratch / f"part-{first + n:05}.parquet" for n in range(count)]
+        files = max(1, -(-rows.height // self.rows_per_file))
+        paths = [folder / f"part-{first + n:05}.parquet" for n in range(files)]
         rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
         for path in paths:
             add_checksums(path)

@@ -78,7 +78,7 @@ def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.Dat
 
 
 def transform_on_gpu(
-    program: Program, files: ParquetTable, rows: int
+    program: Program, files: ParquetTable, rows: int, start: int = 0, end: int | None = None
 ) -> Iterator[Callable[[Gpu], RowsOnGpu]] | None:
     """Functions that compute the outputs on the GPU, each for `rows` rows.
 
@@ -86,6 +86,8 @@ def transform_on_gpu(
         program: the program to run on each row.
         files: the files to read.
         rows: rows of a result.
+        start: the index of the first row.
+        end: the index after the last row; None for all rows.
 
     Returns:
         The functions, in order; None if the rows are too many for the GPU's memory.
@@ -93,7 +95,7 @@ def transform_on_gpu(
     if rows > MOST_GPU_ROWS:
         return None
     run = host_and_engine(fold_tables(program))
-    return (partial(run, part) for part in files.slices(rows))
+    return (partial(run, part) for part in files.slices(rows, start, end))
 
 
 def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:

@@ -12,7 +12,7 @@ from killed_workers import kill_in
 
 from workflow import Workflow, WorkflowError, ops
 from workflow.data.sources import Source
-from workflow.transform.cluster import write_files
+from workflow.transform.cluster import Work, write_files
 from workflow.transform.parquet_sink import ParquetSink
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("cluster")]
@@ -122,7 +122,8 @@ def test_two_workers_with_one_task_never_write_one_file(folder, tmp_path, monkey
     files = Source.of(folder).select(workflow.program.inputs.names).files
     sink = ParquetSink(tmp_path / "out", 2000, "snappy")
     for _ in range(2):
-        made = write_files((workflow.program, files), [0, 1], sink, tmp_path, "cpu")
+        work = Work(workflow.program, files, is_as_fitted=True)
+        made = write_files(work, [0, 1], sink, tmp_path, "cpu")
     assert len(set(written)) == 4
     assert [path.name for path in made] == ["part-00000.parquet", "part-00001.parquet"]
 

@@ -115,9 +115,7 @@ def fingerprint(_: Graph, __: Step, types: Sequence[Type], ___: Sequence[Tensor]
     """
     raise ExpressionError(
         "ONNX has no operator for the bytes of a string or the digits of an integer, so it cannot "
-        f"make TensorFlow's fingerprint of {types[0]}, as HashBucket and HashedCross with "
-        'hash="farmhash", make_feature_column_workflow and LambdaOp\'s fingerprint64 do. Use '
-        "Categorify without num_buckets in its place."
+        f"make TensorFlow's fingerprint of {types[0]}. Use Categorify without num_buckets in its place."
     )
 
 

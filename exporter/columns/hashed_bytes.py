@@ -1,4 +1,4 @@
-"""Hashes of strings, which ONNX cannot compute."""
+"""Hashes of bytes, which ONNX cannot compute."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from exporter.errors import ExportError
 from workflow import Workflow
 from workflow.errors import listed
 from workflow.expressions.language.tree import Expression
+from workflow.expressions.language.types import Type
 from workflow.expressions.program.program import Program
 
 
-def expect_no_hashed_strings(workflow: Workflow, program: Program, others: str) -> None:
+def expect_no_hashed_bytes(workflow: Workflow, program: Program, others: str) -> None:
     """Check that ONNX can compute a program's hashes.
 
     Args:
@@ -20,26 +21,35 @@ def expect_no_hashed_strings(workflow: Workflow, program: Program, others: str) 
         others: the runtimes that hash strings, as advice; "" if none.
 
     Raises:
-        ExportError: a string is hashed; names the operator, its columns and the remedy.
+        ExportError: a string is hashed, or TensorFlow's fingerprint made; names the operator, its
+            columns and the remedy.
     """
     steps = program.steps
     hashing = [
         number
         for number, step in enumerate(steps)
-        if step.verb == "hash" and steps[step.operands[0]].type.kind == "string"
+        if _hashes_bytes(step.verb, [steps[operand].type for operand in step.operands])
     ]
     if not hashing:
         return
     columns = listed(map(repr, sorted(program.sources_of_steps(hashing))))
     raise ExportError(
-        f"Expected no hashes of strings with a runtime of ONNX, which has no operator for the bytes of a "
-        f"string. Received: {listed(_hashing(workflow, program))}, of {columns}. Pass the strings to Categorify "
-        f"without num_buckets first{others and f', or use {others}'}."
+        "Expected no hashes of strings, and none of TensorFlow's fingerprints, with a runtime of ONNX, which "
+        "has no operator for the bytes of a string or the digits of an integer. "
+        f"Received: {listed(_hashing(workflow, program))}, of {columns}. Use Categorify without num_buckets "
+        f"before them or in their place{others and f', or use {others}'}."
+    )
+
+
+def _hashes_bytes(verb: str, operands: Iterable[Type]) -> bool:
+    """Whether a verb reads the bytes of a text: of a string, or of an integer written in digits."""
+    return verb == "fingerprint64" or (
+        verb == "hash" and any(operand.kind == "string" for operand in operands)
     )
 
 
 def _hashing(workflow: Workflow, program: Program) -> list[str]:
-    """The operators that make the hashes of strings in a part of a workflow, each as its label."""
+    """The operators that make such hashes in a part of a workflow, each as its label."""
     outputs = workflow.outputs()
     left = {id(e) for e in _hashes(outputs[c.name].expression for c, _ in program.outputs)}
     labels: dict[str, None] = {}
@@ -52,7 +62,7 @@ def _hashing(workflow: Workflow, program: Program) -> list[str]:
 
 
 def _hashes(expressions: Iterable[Expression]) -> Iterator[Expression]:
-    """The hashes of strings in some expressions."""
+    """The hashes of bytes in some expressions."""
     todo, seen = list(expressions), set()
     while todo:
         expression = todo.pop()
@@ -61,5 +71,5 @@ def _hashes(expressions: Iterable[Expression]) -> Iterator[Expression]:
             continue
         seen.add(id(expression))
         todo += expression.operands
-        if expression.verb == "hash" and expression.operands[0].type.kind == "string":
+        if _hashes_bytes(expression.verb, [operand.type for operand in expression.operands]):
             yield expression
