@@ -61,7 +61,9 @@ def test_the_loaders_contestants_read_the_same_rows(tmp_path, capsys):
             if "8,000," in line
         )
     }
-    assert len(totals) == 14, "all but the windowed loader, which reads a sample"
+    # Merlin's loader takes part where `make bench-peers` has made its environment.
+    own = [name for name in totals if not name.startswith("Merlin")]
+    assert len(own) == 14, "all but the windowed loader, which reads a sample"
     assert len({cells[-1] for cells in totals.values()}) == 1
 
 

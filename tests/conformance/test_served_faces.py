@@ -21,6 +21,7 @@ from strategies import chains, columns
 from test_lanes import LANES, lanes_of
 from test_verbs import draw_program, searched
 
+from workflow import Workflow, ops
 from workflow.expressions.language.tree import Expression, source
 from workflow.expressions.language.types import Type
 from workflow.expressions.language.verbs import VERBS
@@ -97,6 +98,16 @@ def same_nulls(one: Column, other: Column) -> bool:
     masks = [np.ones(len(c.array), bool) if c.valid is None else c.valid for c in (one, other)]
     number = one.array.dtype.kind != "f"
     return not number or np.array_equal(*masks)
+
+
+@searched(2)
+@given(padded=st.booleans())
+def test_columns_that_are_hashed_side_by_side_are_looked_up_one_by_one(padded: bool):
+    rows = {name: [1, 2, 3 + n, 1] for n, name in enumerate("abcdefgh")}
+    hashed = [*rows] >> ops.LambdaOp(lambda value: value.hash())
+    workflow = Workflow(hashed >> ops.Categorify()).fit(rows)
+    data = {name: Column(np.array(values)) for name, values in rows.items()}
+    assert_served_alike(workflow.program, data, padded=padded)
 
 
 @searched(20)

@@ -187,11 +187,17 @@ def _reason(file: AnyPath, error: BaseException) -> str:
             "it is not a parquet file. `fit` and `transform` take CSV and TSV by files that end with .csv "
             "or .tsv. Pass another format as a frame, such as polars.scan_csv(path), or "
             'convert it in a shell: python -c "import polars; '
-            f"polars.scan_csv('{file}').sink_parquet('{file.with_suffix('.parquet')}')\""
+            f"polars.scan_csv('{file}').sink_parquet('{_beside(file)}')\""
         )
     if end != MAGIC:
         return f"it ends after {size:,} bytes in the middle, like a truncated copy."
     return "its footer is damaged."
+
+
+def _beside(file: AnyPath) -> AnyPath:
+    """The path of the parquet to make of a file, which is never that file itself."""
+    made = file.with_suffix(".parquet")
+    return made if str(made) != str(file) else file.with_suffix(".converted.parquet")
 
 
 def _ends(file: AnyPath) -> tuple[bytes, bytes, int]:

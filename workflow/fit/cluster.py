@@ -66,7 +66,7 @@ def _not_parquet(text: Sequence[Path] | None) -> WorkflowError:
     received = "a frame in this process" if text is None else str(text[0])
     return WorkflowError(
         "Expected paths of parquet that the cluster's workers can read. "
-        f"Received: {received}. Write it as parquet, as polars.scan_csv(path).sink_parquet(path) and "
+        f"Received: {received}. Write it as parquet, as polars.scan_csv(csv).sink_parquet(parquet) and "
         "frame.write_parquet(path) do, or leave the client out."
     )
 

@@ -23,6 +23,7 @@ _NUMBER_AS_TIME = (
     'pandas.to_datetime(column, unit="s") in pandas.'
 )
 _TEXT_AS_TIME = "Parse it: .str.to_datetime() in Polars, pandas.to_datetime(column) in pandas."
+_TEXT_AS_DATE = "Parse it: .str.to_date() in Polars, pandas.to_datetime(column).dt.date in pandas."
 
 
 def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
@@ -43,7 +44,8 @@ def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
     if are_alike_times(wanted, received):
         return ""
     if not received:
-        return _TEXT_AS_TIME if dtype == "string" else _NUMBER_AS_TIME
+        parsed = _TEXT_AS_DATE if wanted == DATE else _TEXT_AS_TIME
+        return parsed if dtype == "string" else _NUMBER_AS_TIME
     by_kind = {
         "": _TIME_AS_NUMBER,
         DATE: _TIME_AS_DATE,

@@ -186,6 +186,9 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     for error in found_by(workers[:2], tmp_path, timeout=30):
         assert "Expected all 3 workers to train until the end. Received: worker 2 (local" in error
     first, second = found_by(start(2, tmp_path, program.resumed, rows, run), tmp_path)
+    # Keras names one layer of a set, another one in another process.
+    for answer in (first, second):
+        assert "Build the model that was saved" in answer.pop("other model")
     assert first == second
     assert first["error"] == "nothing"
     keras.utils.set_random_seed(0)
@@ -196,7 +199,6 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
         model.fit(epoch, verbose=0, shuffle=False)
     for own, expected in zip(first["weights"], model.get_weights(), strict=True):
         np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
-    assert "Build the model that was saved" in first["other model"]
     assert "the same first epoch, from the checkpoint. Received: 2 on wor" in first["elsewhere"]
     assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 2
 

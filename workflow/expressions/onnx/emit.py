@@ -59,7 +59,7 @@ def _emit_lanes(
 ) -> dict[int, Tensor]:
     """The results of equal steps over several columns, which are computed side by side."""
     if program.steps[group.steps[0]].verb == "lookup":
-        return _emit_each(graph, program, group, made)  # each has its own encoder
+        return _emit_each(graph, program, group, lanes, made)  # each has its own encoder
     operands = []
     for operand in group.operands:
         if isinstance(operand, int) and operand in made:
@@ -69,7 +69,7 @@ def _emit_lanes(
         columns = [made[number] for number in alone]
         joint = side_by_side(graph, columns, program.steps[alone[0]].type.dtype)
         if joint is None:
-            return _emit_each(graph, program, group, made)
+            return _emit_each(graph, program, group, lanes, made)
         operands.append(joint)
     block = _emit(graph, program, group.steps, operands)
     columns = apart(graph, block, len(group.steps))
@@ -77,9 +77,19 @@ def _emit_lanes(
 
 
 def _emit_each(
-    graph: Graph, program: Program, group: Group, made: Mapping[int, Tensor]
+    graph: Graph,
+    program: Program,
+    group: Group,
+    lanes: Mapping[int, tuple[int, ...]],
+    made: Mapping[int, Tensor],
 ) -> dict[int, Tensor]:
     """The results of the steps of a group, computed one by one."""
+    made = dict(made)
+    for operand in group.operands:
+        if isinstance(operand, int) and operand in lanes and operand in made:
+            # Of columns side by side only those are apart that another step needs.
+            columns = apart(graph, made[operand], len(lanes[operand]))
+            made |= {n: made.get(n, c) for n, c in zip(lanes[operand], columns, strict=True)}
     operands = {number: program.steps[number].operands for number in group.steps}
     return {n: _emit(graph, program, (n,), [made[o] for o in operands[n]]) for n in group.steps}
 

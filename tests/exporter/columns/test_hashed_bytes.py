@@ -1,4 +1,4 @@
-"""Hashes of strings, which ONNX has no operator for, are refused by the name of their operator."""
+"""Hashes of bytes, which ONNX has no operator for, are refused by the name of their operator."""
 
 import polars as pl
 import pytest
@@ -37,7 +37,7 @@ def export(features, folder, runtime, take=None):
 )
 def test_the_operator_is_named(features, received, runtime, tmp_path):
     remedy = (
-        "Pass the strings to Categorify without num_buckets first, or use "
+        "Use Categorify without num_buckets before them or in their place, or use "
         'runtime="tensorflow" or runtime="fused_tensorflow".'
     )
     with pytest.raises(ExportError) as error:
