@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from exporter.command_line.network import (
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, StorageOption, answer, pairs
+from workflow.schema.schema import ColumnSchema, Schema
 
 
 def train(
@@ -180,6 +182,8 @@ def train(
     if sequence:  # bst takes it as one tensor
         further |= {"sparse_names": [sequence], "sparse_as_dense": True}
     connection = pairs(storage_option, "--storage-option")
+    for path in [*data, *(validation or ())]:
+        _expect_made_by(workflow, fitted.output_schema, path, connection)
 
     def load(paths: list[str], *, shuffled: bool) -> Any:
         return KerasSequenceLoader(
@@ -227,3 +231,37 @@ def train(
         history=report.history,
         loss_curve=report.loss_curve,
     )
+
+
+def _expect_made_by(
+    workflow: Path, own: Schema, path: str, connection: Mapping[str, str] | None
+) -> None:
+    """Refuse data beside which a schema says that another workflow has made it.
+
+    Raises:
+        CommandError: names the first column that differs.
+    """
+    from loader.read.source import open_data  # noqa: PLC0415 - so that help is shown at once
+
+    beside = open_data([path], None, connection).schema
+    if beside is None:
+        return
+    for column in own.columns:
+        made = beside.get(column.name, column)
+        if made != column:
+            raise CommandError(
+                f"Expected data that the workflow in {workflow} has made. Received: {path}, whose "
+                f"column {column.name!r} differs: {_difference(made, column)}. Transform the data with "
+                "this workflow, or pass --workflow with the one that has made it."
+            )
+
+
+def _difference(made: ColumnSchema, own: ColumnSchema) -> str:
+    """The first difference of two columns, in words."""
+    facts = [column.to_json() | column.to_json()["properties"] for column in (made, own)]
+    name = next(
+        n
+        for n in sorted(facts[0] | facts[1])
+        if n != "properties" and facts[0].get(n) != facts[1].get(n)
+    )
+    return f"its {name} is {facts[0].get(name)}, that of the workflow {facts[1].get(name)}"

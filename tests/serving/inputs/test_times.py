@@ -172,6 +172,10 @@ def test_error_says_what_to_do_about_numbers_and_texts():
         to_columns([column(NAIVE)], {"when": pl.Series([7])})
     with pytest.raises(ClientError, match=r"Received: strings. Parse it: .str.to_datetime"):
         to_columns([column(NAIVE)], {"when": pl.Series(["7"])})
+    with pytest.raises(
+        ClientError, match=r"Received: strings. Parse it: .str.to_date\(\) in Polars"
+    ):
+        to_columns([column(DATE)], {"when": pl.Series(["2024-01-01"])})
     for texts in (["7"], pd.Series(["7"])):
         with pytest.raises(ClientError, match=r"'7' \(str\) in row 0. Parse it: .*to_datetime"):
             to_columns([column(NAIVE)], {"when": texts})

@@ -62,6 +62,20 @@ def test_a_file_that_cannot_be_read_is_named(two, message):
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.txt"])
+def test_the_advice_for_another_format_converts_it_into_another_file(tmp_path, name):
+    file = tmp_path / name
+    file.write_text("userId,price\n1,2.5\n")
+    with pytest.raises(WorkflowError, match="is not a parquet file") as error:
+        Workflow(IDS).fit([file, file])
+    command = re.search(r'python -c "(import polars; .*?\))"', str(error.value)).group(1)
+    before = {*tmp_path.iterdir()}
+    exec(command)  # noqa: S102 - of our own text
+    (made,) = {*tmp_path.iterdir()} - before
+    assert file.read_text() == "userId,price\n1,2.5\n"
+    assert pl.read_parquet(made).to_dicts() == [{"userId": 1, "price": 2.5}]
+
+
 @pytest.mark.parametrize("message", SPOILT)
 def test_a_lazy_transform_names_the_file_as_far_as_it_reads_it(two, message):
     """The pages are read in the user's own `collect`, where what Polars raises is theirs to see."""

@@ -229,3 +229,18 @@ def test_a_network_that_cannot_be_written_leaves_the_one_before(folder, monkeypa
     assert "No space left" in result.stderr
     assert (folder / "model.keras").read_text() == "the one before"
     assert list(folder.glob("*.keras*")) == [folder / "model.keras"]
+
+
+@pytest.mark.parametrize("options", ["other", "train --validation other"])
+def test_data_of_another_workflow_is_refused(folder, options):
+    """Its ids stand for other values, and neither losses nor parity would show it."""
+    rows = pl.read_parquet("rows.parquet").filter(pl.col("user") < 30)
+    columns = (["user", "tags"] >> ops.Categorify()) + (["age"] >> ops.Normalize())
+    label = ["clicked"] >> ops.AddTags(["target"])
+    Workflow(columns + label).fit_transform_to_parquet(rows, folder / "other")
+    result = run(f"{options} --batch-size 1000")
+    assert result.exit_code == 1
+    said = " ".join(result.output.split())
+    assert "Expected data that the workflow in workflow has made. Received: other, whose " in said
+    assert "column 'user' differs: its cardinality is 33, that of the workflow 53." in said
+    assert not (folder / "model.keras").exists()
