@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,9 @@ from exporter.command_line.network import (
 from exporter.command_line.places import expect_place
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, StorageOption, answer, pairs
-from workflow.schema.schema import ColumnSchema, Schema
+
+if TYPE_CHECKING:
+    from workflow.schema.schema import ColumnSchema, Schema
 
 
 def train(

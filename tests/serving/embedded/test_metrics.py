@@ -22,13 +22,13 @@ def value(server, sample):
     return float(found)
 
 
-def test_requests_are_counted_and_timed(server):
+def test_requests_are_counted_and_timed(server, wait_for):
     answered = 'nv_inference_request_success{model="movies",version="1"}'
     before = value(server, answered)
     with EnsembleClient(server.grpc_url, "movies") as client:
         for _ in range(7):
             client.predict(ROW)
-    assert value(server, answered) == before + 7
+    wait_for(lambda: value(server, answered) == before + 7)  # counted after the answer is sent
     labels = 'model="movies",version="1"'
     assert value(server, f"nv_inference_pending_request_count{{{labels}}}") == 0
     assert value(server, f"nv_inference_queue_duration_us{{{labels}}}") > 0

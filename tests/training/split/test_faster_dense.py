@@ -61,7 +61,8 @@ def products(function):
     ],
 )
 def test_parts_are_multiplied_as_one_matrix_would_be(widths, widest, others, use_bias, dtype):
-    options = {"activation": "relu", "kernel_initializer": "normal", "bias_initializer": "normal"}
+    # An activation without a kink: at relu's, a rounding of bfloat16 decides about a whole gradient.
+    options = {"activation": "tanh", "kernel_initializer": "normal", "bias_initializer": "normal"}
     own, other = (
         kind(5, use_bias=use_bias, dtype=dtype, **options)
         for kind in (HostDense, keras.layers.Dense)

@@ -102,7 +102,8 @@ def test_the_remedy_for_times_without_a_zone_mends_it():
     "numbers", [pl.Series([EPOCH]), pl.Series([0.5]), pl.Series(["2024-07-01"])]
 )
 def test_numbers_and_texts_are_no_times(name, numbers):
-    remedy = r"\.str\.to_datetime" if numbers.dtype == pl.String else r"pl\.from_epoch"
+    parse = r"\.str\.to_date\(" if name == "date" else r"\.str\.to_datetime\("
+    remedy = parse if numbers.dtype == pl.String else r"pl\.from_epoch"
     workflow = Workflow(["at"]).fit({"at": KINDS[name]})
     with pytest.raises(WorkflowError, match=rf"Received: {numbers.dtype}\. .*{remedy}"):
         workflow.transform({"at": numbers})
