@@ -125,6 +125,18 @@ def test_a_monitor_at_the_client_counts_the_same(connection, pipelines):
     assert found == (ROWS.height + 1, by_hand)
 
 
+def test_a_step_with_metrics_ends_without_a_crash(repository, tmp_path):
+    """A step writes a crash of its process to the log, also one after the server's last request."""
+    own, log = tmp_path / "models", tmp_path / "server.log"
+    for model in repository.glob("movielens*"):
+        shutil.copytree(model, own / model.name)
+    with TritonServer(own, log_file=log):
+        pass
+    written = log.read_text()
+    assert "successfully unloaded 'movielens_nvt' version 1" in written
+    assert "Fatal Python error" not in written
+
+
 def shares(found):
     return {(s.column, s.figure): round(s.expected, 9) for s in found if s.expected is not None}
 

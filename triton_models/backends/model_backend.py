@@ -5,6 +5,7 @@ Runs inside the server: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import uuid
@@ -106,6 +107,8 @@ class ModelBackend:
                 invalid limits.
             IntegrityError: the files are not those of one export.
         """
+        # A crash of this process has its place in the server's log.
+        faulthandler.enable()
         config = json.loads(args["model_config"])
         folder = Path(pb_utils.get_model_dir())
         expect_exported(folder, config)

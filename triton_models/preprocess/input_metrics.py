@@ -6,6 +6,7 @@ thread of its own, since each change of a metric is a message to the server's pr
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Mapping
 from threading import Event, Thread
@@ -81,11 +82,11 @@ class InputMetrics:
         families = {}
         for key, (name, description) in names.items():
             if any(own == key for own, _ in keys):
-                families[key] = family(name=name, description=description, kind=kind)
+                families[key] = _kept(family(name=name, description=description, kind=kind))
         self._families += families.values()
         return {
-            (key, column): families[key].Metric(
-                labels={**labels, **({"column": column} if column else {})}
+            (key, column): _kept(
+                families[key].Metric(labels={**labels, **({"column": column} if column else {})})
             )
             for key, column in keys
         }
@@ -104,3 +105,14 @@ class InputMetrics:
         self._stopped.set()
         self._thread.join()
         self._report()
+
+
+def _kept(made: Any) -> Any:
+    """A metric or a family that lives as long as its process, by a reference that is never released.
+
+    Triton deletes what a model refers to after the memory that it shares with the process, and the
+    deletion needs that memory: the process would crash at each end. Deleted earlier, in `finalize`, it
+    would be taken from the step's other instances, with which the server shares it.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return made

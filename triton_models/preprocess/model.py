@@ -9,6 +9,7 @@ server's log; the others are answered normally.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import shutil
@@ -70,6 +71,8 @@ class TritonPythonModel:
             IntegrityError: the files are not those of one export.
             RuntimeError: program and config do not match.
         """
+        # A crash of this process has its place in the server's log.
+        faulthandler.enable()
         config = json.loads(args["model_config"])
         expect_exported(HERE, config)
         text = {name: value["string_value"] for name, value in config["parameters"].items()}

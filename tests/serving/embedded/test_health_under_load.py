@@ -11,7 +11,7 @@ import pytest
 from echo_model import served_echo
 from server_processes import identity_of, processes
 
-from serving import ClientError, EnsembleClient
+from serving import ClientError, EnsembleClient, ServerUnavailableError
 from serving.embedded.administration import Administration
 from triton_models.healthcheck import HttpServer, ProbeError, expect_answer
 
@@ -103,3 +103,20 @@ def test_a_full_queue_before_a_stopped_model_is_dead(server, repository, connect
         finally:
             # The server ends if its process is continued.
             os.kill(stub, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("fault", [signal.SIGSTOP, signal.SIGKILL], ids=["stalled", "ended"])
+@pytest.mark.parametrize("protocol", ["grpc_url", "http_url"])
+def test_a_client_is_told_of_a_lost_process(server, repository, protocol, fault):
+    """A process that does not run for a second is given up by Triton, although it is not dead."""
+    with served_echo(server, repository, "lost"):
+        stub = stub_of(server, "lost")
+        with EnsembleClient(getattr(server, protocol), "lost", retries=0) as client:
+            os.kill(stub, fault)
+            try:
+                with pytest.raises(
+                    ServerUnavailableError, match=r"not healthy\. The server at .* log"
+                ):
+                    client.predict({"x": [0.5]})
+            finally:
+                os.kill(stub, signal.SIGKILL)
