@@ -58,7 +58,7 @@ class FillMissing(Operator):
     def _filled(self, feature: Feature) -> Expression:
         column, given = feature.expression, self.fill_val
         dtype, kind = column.type.dtype, column.type.kind
-        mend = f"Choose one, such as {({'bool': True, 'string': ''}.get(kind, 0))!r}"
+        mend = f"Choose one, such as { ({'bool': True, 'string': ''}.get(kind, 0))!r}"
         if isinstance(given, str) == (kind == "string"):
             value = column.fill_null(given)
             if (wider := value.type.dtype) == dtype:
