@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -75,10 +76,18 @@ def load_keras(path: Path) -> keras.Model:
     """The Keras model of a `.keras` file.
 
     Raises:
-        TrainingError: it cannot be read.
+        TrainingError: it is damaged, or cannot be read.
     """
     try:
+        # Keras says of a file that was cut off that there is none: its directory is at the end.
+        if not zipfile.is_zipfile(path):
+            raise zipfile.BadZipFile("cut off, or not written by model.save")
         return keras.saving.load_model(path)
+    except zipfile.BadZipFile as error:
+        raise TrainingError(
+            f"Expected a Keras model in {path}. Received: a damaged file: {error}. "
+            "Save it again with model.save('model.keras'), or copy it again."
+        ) from error
     except (ValueError, TypeError, OSError, TrainingError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise TrainingError(f"Expected a Keras model in {path}. Received: {line}") from error
