@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -44,7 +46,8 @@ def init(
     """Make a project folder that works at once.
 
     It has the preprocessing (features.py), made-up clicks, a Makefile from raw data to the proof, a
-    compose file and a workflow for GitHub, which installs requirements.txt.
+    compose file and a workflow for GitHub, which installs requirements.txt. make takes the programs of the
+    active environment, or of the project's own .venv, which `make env` makes from requirements.txt.
 
     Example: `ensemble init shop && make -C shop`
     """
@@ -75,5 +78,12 @@ def init(
     ]
     if needed.only_here:
         lines.append("          which is on this machine alone: for CI give --package WHEEL or URL")
-    lines.append(f"try       make -C {folder}")
+    lines.append(f"try       {_here()}make -C {quote(str(folder))}")
     answer(as_json, "\n".join(lines), folder=folder, files=made, requirement=needed.requirement)
+
+
+def _here() -> str:
+    """The path that a shell needs to find this environment's programs, if it is not active."""
+    programs = Path(sys.executable).parent
+    own = shutil.which("ensemble", path=programs)
+    return "" if own in (None, shutil.which("ensemble")) else f"PATH={quote(str(programs))}:$PATH "
