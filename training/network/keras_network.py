@@ -78,16 +78,20 @@ def load_keras(path: Path) -> keras.Model:
     Raises:
         TrainingError: it is damaged, or cannot be read.
     """
+    # Keras says of a file that was cut off that there is none: its directory is at the end.
+    if not zipfile.is_zipfile(path):
+        raise _damaged(path, "cut off, or not written by model.save")
     try:
-        # Keras says of a file that was cut off that there is none: its directory is at the end.
-        if not zipfile.is_zipfile(path):
-            raise zipfile.BadZipFile("cut off, or not written by model.save")
         return keras.saving.load_model(path)
     except zipfile.BadZipFile as error:
-        raise TrainingError(
-            f"Expected a Keras model in {path}. Received: a damaged file: {error}. "
-            "Save it again with model.save('model.keras'), or copy it again."
-        ) from error
+        raise _damaged(path, error) from error
     except (ValueError, TypeError, OSError, TrainingError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise TrainingError(f"Expected a Keras model in {path}. Received: {line}") from error
+
+
+def _damaged(path: Path, reason: object) -> TrainingError:
+    return TrainingError(
+        f"Expected a Keras model in {path}. Received: a damaged file: {reason}. "
+        "Save it again with model.save('model.keras'), or copy it again."
+    )

@@ -88,7 +88,7 @@ def export(
 
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """
-    page = page_place(html, no_html, f"{name}.export.html")
+    page = page_place(html, no_html, name, "export")
     stored = is_url(repository)
     for name_of, words in (("--null-value", null_value), ("--storage-option", storage_option)):
         if words and not golden_rows and not (stored and words is storage_option):

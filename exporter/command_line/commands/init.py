@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from importlib.metadata import distribution
@@ -16,6 +15,7 @@ import typer
 from exporter.command_line.guard import CommandError
 from exporter.command_line.package import NAME, installed_package, package_at
 from exporter.command_line.words import Json, answer
+from exporter.plan.model_name import expect_name
 
 # The files of `exporter/command_line/project`, and their places in the new folder.
 FILES = {
@@ -26,8 +26,6 @@ FILES = {
     "gitignore": ".gitignore",
     "ci.yml": ".github/workflows/proof.yml",
 }
-# As `exporter.plan.model_spec.MODEL_NAME`, whose import takes a second.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 def init(
@@ -51,8 +49,7 @@ def init(
 
     Example: `ensemble init shop && make -C shop`
     """
-    if not _NAME.fullmatch(name):
-        raise CommandError(f"Expected a name of letters, digits, _ and -. Received: {name!r}.")
+    expect_name(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CommandError(f"Expected a new folder, or an empty one. Received: {str(folder)!r}.")
     needed = installed_package(distribution(NAME)) if package is None else package_at(package)

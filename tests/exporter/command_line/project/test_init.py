@@ -81,8 +81,7 @@ def test_the_printed_command_finds_the_environment_of_init(tmp_path, monkeypatch
     command = result.stdout.splitlines()[-1].removeprefix("try ").strip()
     assert command.startswith("make" if active else "PATH=")
     done = subprocess.run(
-        f"{command} raw/train.parquet",
-        shell=True,
+        ["/bin/sh", "-c", f"{command} raw/train.parquet"],
         env={"PATH": path},
         capture_output=True,
         text=True,
