@@ -122,6 +122,8 @@ def export(
         serving=options,
         storage_options=connection if stored else None,
     )
+    if page is not None:
+        page.write_text(report.to_html(), encoding="utf-8")
     answer(
         as_json,
         str(report),
@@ -133,10 +135,8 @@ def export(
         models=[model.name for model in report.plan.models],
         page=page,
     )
-    if page is not None:
-        page.write_text(report.to_html(), encoding="utf-8")
-        if not as_json:
-            typer.echo(f"\n{page}: the report as a page")
+    if page is not None and not as_json:
+        typer.echo(f"\n{page}: the report as a page")
 
 
 def _widths(words: Sequence[str] | None) -> dict[str, int] | None:

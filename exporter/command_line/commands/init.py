@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.lines import folded
 from exporter.command_line.package import NAME, installed_package, package_at
 from exporter.command_line.words import Json, answer
 from exporter.plan.model_name import expect_name
@@ -70,7 +71,7 @@ def init(
         made[-1].parent.mkdir()
         shutil.copyfile(needed.wheel, made[-1])
     lines = [
-        f"made      {', '.join(str(path.relative_to(folder)) for path in made)}",
+        folded(f"made      {', '.join(str(path.relative_to(folder)) for path in made)}"),
         f"installs  {needed.requirement}",
     ]
     if needed.only_here:
