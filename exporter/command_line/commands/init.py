@@ -14,9 +14,10 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.lines import folded
-from exporter.command_line.package import NAME, installed_package, package_at
+from exporter.command_line.package import installed_package, package_at
 from exporter.command_line.words import Json, answer
 from exporter.plan.model_name import expect_name
+from workflow.first_use import NAME
 
 # The files of `exporter/command_line/project`, and their places in the new folder.
 FILES = {
