@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+NAME = "parquet-to-triton"
 _OWN = ("workflow", "loader", "training", "exporter", "serving", "triton_models")
 # The extra that installs a package, where another one is missing without it.
 _EXTRAS = {
@@ -53,14 +57,14 @@ def what_is_missing(error: ModuleNotFoundError) -> str | None:
     """Text that says what to install or to rename for a module that was not found; None if neither helps.
 
     Example:
-        >>> what_is_missing(ModuleNotFoundError("...", name="onnx"))
-        'Expected the package onnx: pip install "parquet-to-triton[onnx]". Received: an environment without it.'
+        >>> what_is_missing(ModuleNotFoundError("...", name="onnx"))  # doctest: +ELLIPSIS
+        'Expected the package onnx: pip install ...[onnx]... Received: an environment without it.'
     """
     first = (error.name or "").split(".")[0]
     if first in _EXTRAS:
         beside = ", or [gpu] beside an NVIDIA GPU" if first == "tensorflow" else ""
         return (
-            f'Expected the package {first}: pip install "parquet-to-triton[{_EXTRAS[first]}]"{beside}. '
+            f"Expected the package {first}: {install_command(_EXTRAS[first])}{beside}. "
             "Received: an environment without it."
         )
     if first in _OWN and first in sys.modules and not (_home(first) / "py.typed").exists():
@@ -70,6 +74,34 @@ def what_is_missing(error: ModuleNotFoundError) -> str | None:
             "Python's path. Rename it."
         )
     return None
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra from where this package itself was installed from.
+
+    An index may lack the package, or have another one of its name.
+
+    Example:
+        >>> install_command("gpu")  # doctest: +SKIP
+        'pip install "parquet-to-triton[gpu] @ file:///wheels/parquet_to_triton-0.1.0-py3-none-any.whl"'
+    """
+    place = ""
+    with suppress(PackageNotFoundError):  # a copy of the source on Python's path
+        place = installed_from(distribution(NAME)) or ""
+    return f'pip install "{NAME}[{extra}]{place and f" @ {place}"}"'
+
+
+def installed_from(installed: Distribution) -> str | None:
+    """The URL that an installed package came from, as pip takes it; None if that was an index.
+
+    The record is https://packaging.python.org/en/latest/specifications/direct-url/.
+    """
+    record = installed.read_text("direct_url.json")
+    if record is None:
+        return None
+    origin = json.loads(record)
+    url, repository = str(origin["url"]), origin.get("vcs_info")
+    return f"{repository['vcs']}+{url}@{repository['commit_id']}" if repository else url
 
 
 def _home(package: str) -> Path:

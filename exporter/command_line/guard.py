@@ -1,8 +1,9 @@
-"""Errors as one line, and as an exit code."""
+"""Errors as text or as JSON, and as an exit code."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import select
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import typer
 
 from exporter.command_line.groups import grouped, parameters_of
+from exporter.command_line.lines import folded
 from workflow.errors import in_a_line
 from workflow.first_use import what_is_missing
 
@@ -23,9 +25,11 @@ class CommandError(Exception):
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command: print its errors in one line, and exit with code 1.
+    """Wrap a command: print its errors, and exit with code 1.
 
-    With `--verbose` errors propagate to Python, which prints the traceback.
+    An error is one line of standard error, in a terminal wrapped at words. With `--json` it is an
+    object on standard output, so that a script finds one object there in either case. With
+    `--verbose` errors propagate to Python, which prints the traceback.
     """
 
     @wraps(command)
@@ -45,11 +49,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             if context.obj:
                 raise
-            from rich.console import Console  # noqa: PLC0415 - not imported to succeed
-
-            Console(stderr=True).print(
-                f"[bold red]error:[/] {_escaped(_line(error))}", highlight=False, soft_wrap=True
-            )
+            _print(error, as_json=arguments.get("as_json", False))
             raise typer.Exit(1) from None
 
     # Typer reads the parameters from both.
@@ -60,6 +60,23 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _print(error: Exception, *, as_json: bool) -> None:
+    if as_json:
+        fields = {"error": _line(error), "type": type(error).__name__}
+        typer.echo(json.dumps(fields, indent=2))
+        return
+    # Not imported to succeed.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console, text = Console(stderr=True), f"error: {_line(error)}"
+    if console.is_terminal:
+        text = folded(text, console.width, indent="")
+    styled = Text(text)
+    styled.stylize("bold red", 0, len("error:"))
+    console.print(styled, soft_wrap=True)
 
 
 def _is_output_closed() -> bool:
@@ -78,7 +95,3 @@ def _line(error: Exception) -> str:
         return text
     reason = in_a_line(error) or "no message."
     return f"{type(error).__name__}: {reason} `ensemble --verbose ...` shows where."
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from importlib.metadata import Distribution
@@ -11,8 +10,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from exporter.command_line.guard import CommandError
+from workflow.first_use import NAME, installed_from
 
-NAME = "parquet-to-triton"
 # What the targets of the project's Makefile need.
 _EXTRAS = "cpu,serve,onnx"
 _WHEEL = re.compile(r"parquet_to_triton-[^/]+\.whl")
@@ -69,21 +68,15 @@ def package_at(place: str) -> Package:
 def installed_package(distribution: Distribution) -> Package:
     """The package as it is installed here.
 
-    Its record of where it came from is https://packaging.python.org/en/latest/specifications/direct-url/.
-
     Args:
         distribution: the installed package.
 
     Raises:
         CommandError: it came from a file or folder that is gone.
     """
-    record = distribution.read_text("direct_url.json")
-    if record is None:  # from an index
+    url = installed_from(distribution)
+    if url is None:  # from an index
         return Package(f"{NAME}[{_EXTRAS}]=={distribution.version}")
-    origin = json.loads(record)
-    url, repository = str(origin["url"]), origin.get("vcs_info")
-    if repository:
-        url = f"{repository['vcs']}+{url}@{repository['commit_id']}"
     try:
         return package_at(url)
     except CommandError:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.plan.model_name import expect_name
 
 
 def expect_place(path: Path | None) -> None:
@@ -30,14 +31,22 @@ Html = Annotated[
 NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page.")]
 
 
-def page_place(html: Path | None, no_html: bool, default: str) -> Path | None:
+def page_place(html: Path | None, no_html: bool, name: str, report: str) -> Path | None:
     """The file of a report's page, or None for no page.
+
+    Args:
+        html: the place that a user wants; by default named after the model and the report.
+        no_html: whether the user wants no page.
+        name: the model.
+        report: the kind of the report, such as "parity".
 
     Raises:
         CommandError: both options are given, or the file cannot be made.
+        ExportError: no model can have the name.
     """
+    expect_name(name)
     if html is not None and no_html:
         raise CommandError("Expected --html or --no-html. Received: both.")
-    path = None if no_html else html or Path(default)
+    path = None if no_html else html or Path(f"{name}.{report}.html")
     expect_place(path)
     return path

@@ -37,7 +37,12 @@ StorageOption = Annotated[
         help="How to connect to the store of s3://, gs:// or az://; by default the environment.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help='Print the result as JSON, and an error as {"error": ..., "type": ...}.'
+    ),
+]
 
 
 def with_nulls(data: Sequence[str], null_value: Sequence[str] | None) -> Sequence[str] | TextFiles:

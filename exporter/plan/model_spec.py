@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workflow.wire.request_rules import VALUES
 
-# Names of models: folders of the server's, and never a path.
-MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # A file in the place of the folder in which Python keeps byte code, which therefore writes none. A
 # server loads a folder again that has changed, so that a step would be loaded with each request for
 # its ensemble. No manifest has it, since tools that copy a repository may leave it out.

@@ -11,7 +11,8 @@ from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, golden_rows
 from exporter.plan.golden_values import vocabularies
-from exporter.plan.model_spec import MODEL_NAME, ModelSpec
+from exporter.plan.model_name import expect_name
+from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.warm_up import with_warm_up
 from exporter.plan.wiring import prove, prove_alone
@@ -106,11 +107,7 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
             express, or steps that do not fit.
     """
     name, version = pipeline.name, pipeline.version
-    if not isinstance(name, str) or not MODEL_NAME.fullmatch(name):
-        raise ExportError(
-            "Expected a name of letters, digits, _ - and . that begins with a letter or digit, since "
-            f"it names a folder of the server. Received: {name!r}."
-        )
+    expect_name(name)
     if type(version) is not int or not 1 <= version <= _MOST_VERSION:
         raise ExportError(
             f"Expected the version as a whole number from 1 to {_MOST_VERSION}. "

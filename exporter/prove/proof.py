@@ -22,7 +22,7 @@ from exporter.prove.written import WrittenModels, contract_of
 from serving.embedded.golden import GoldenAnswer, distances
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
-from serving.prove.comparison import compare_feature, undefined
+from serving.prove.comparison import compare_feature, nan_columns, undefined
 from training.errors import TrainingError
 from workflow.errors import in_a_line
 
@@ -46,6 +46,7 @@ class Proof:
             answer, or to 1 if that is larger.
         golden: the rows as requests of the published model, with the answers of this process.
         in_server: whether a server answered them too.
+        nan: the features that are NaN in golden rows and reach a network in TensorFlow.
     """
 
     rows: tuple[str, ...]
@@ -54,6 +55,7 @@ class Proof:
     difference: float
     golden: tuple[GoldenAnswer, ...] = ()
     in_server: bool = False
+    nan: tuple[str, ...] = ()
 
 
 def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Path]) -> Proof:
@@ -85,6 +87,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         offline.refused,
         max(met, default=0.0),
         tuple(_golden(answers, offline, served)),
+        nan=tuple(nan_columns(offline.features.filter(offline.nan))),
     )
 
 

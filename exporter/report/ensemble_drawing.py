@@ -12,7 +12,7 @@ from tritonclient.grpc import model_config_pb2
 from exporter.errors import ExportError
 from exporter.plan.model_spec import shape_text
 from exporter.repository.config_pbtxt import config_text, parse_config, read_config
-from exporter.repository.manifest import CONFIG
+from exporter.repository.manifest import config_of
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import time_name
@@ -49,9 +49,9 @@ class EnsembleDrawing(Drawn):
             ExportError: the repository has no such model, or a config that cannot be read.
         """
         root = Path(repository)
-        config = read_config(_config_path(root, name))
+        config = read_config(config_of(root, name))
         steps = [step.model_name for step in config.ensemble_scheduling.step]
-        return cls(config, tuple(read_config(_config_path(root, step)) for step in steps))
+        return cls(config, tuple(read_config(config_of(root, step)) for step in steps))
 
     @classmethod
     def of_client(cls, client: EnsembleClient) -> EnsembleDrawing:
@@ -126,18 +126,6 @@ def _carried(made: Mapping[str, tuple[int, Item]], names: Iterable[str], end: in
         start, item = made[name]
         by_start.setdefault(start, []).append(item)
     return [Arrow(start, end, items) for start, items in by_start.items()]
-
-
-def _config_path(repository: Path, name: str) -> Path:
-    path = repository / name / CONFIG
-    if path.is_file():
-        return path
-    if not repository.is_dir():
-        raise ExportError(f"Expected a model repository. Received: {repository}, no such folder.")
-    found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
-    raise ExportError(
-        f"Expected a model among {', '.join(found) or 'none'} in {repository}. Received: {name!r}."
-    )
 
 
 def _item(config: Any, tensor: Any, notes: Mapping[str, str]) -> Item:

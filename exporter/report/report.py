@@ -149,6 +149,12 @@ class ExportReport(metaclass=OwnNames):
             remarks.append("A server has loaded the models and answered the golden rows.")
         else:
             remarks.append("The golden rows were answered in the process of the export.")
+        if self.proof.nan:
+            remarks.append(
+                f"NaN can reach the network: {', '.join(self.proof.nan)}, in golden rows. Its answer "
+                "then depends on the runtime and the processor. Clip or fill these columns if your "
+                "data may have such values."
+            )
         if self.proof.refused:
             remarks.append(
                 f"Not proven: {', '.join(self.proof.refused)}, which the workflow or the network "

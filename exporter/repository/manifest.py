@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from exporter.errors import ExportError
-from exporter.plan.model_spec import MODEL_NAME, NO_BYTE_CODE
+from exporter.plan.model_name import MODEL_NAME
+from exporter.plan.model_spec import NO_BYTE_CODE
+from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
+from workflow.schema.alike import did_you_mean
 from workflow.wire.integrity import MANIFEST
 
 CONFIG = "config.pbtxt"
@@ -125,6 +128,31 @@ def read_manifest(repository: Path, name: str, version: int) -> Manifest:
     if not whole:
         raise ExportError(f"{path} is not what the export wrote.")
     return manifest
+
+
+def config_of(repository: Path, name: str) -> Path:
+    """The config of a model of the repository.
+
+    Raises:
+        ExportError: the repository has no such model, or is missing; the text names those it has.
+    """
+    path = repository / name / CONFIG
+    if MODEL_NAME.fullmatch(name) and path.parent.is_dir():
+        if path.is_file():
+            return path
+        raise ExportError(f"Expected the config {path}. Received: no such file. Export it again.")
+    if not repository.is_dir():
+        raise ExportError(
+            f"Expected a model repository. Received: {repository}, no such folder. Name the folder "
+            "of an export, in a shell with --repository."
+        )
+    found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
+    mend = did_you_mean([name], found) or (
+        f" Name {'one of them, or ' if found else ''}the repository of another export."
+    )
+    raise ExportError(
+        f"Expected a model among {listed(found) or 'none'} in {repository}. Received: {name!r}.{mend}"
+    )
 
 
 def versions_of(repository: Path, name: str) -> list[int]:

@@ -23,7 +23,7 @@ from typing import Any
 from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
 from exporter.repository.config_pbtxt import config_text, parse_config, read_config
-from exporter.repository.manifest import CONFIG, WARM_UP
+from exporter.repository.manifest import CONFIG, WARM_UP, config_of
 from exporter.repository.staging import JOURNAL, leftovers, write_errors
 from workflow.files.durable import exclusive, remove_if_empty, sync, sync_tree
 
@@ -80,8 +80,19 @@ def published_version(repository: Path, name: str) -> int | None:
         ExportError: the config does not belong to a model that clients use.
     """
     path = repository / name / CONFIG
-    if not path.exists():
-        return None
+    return _version_in(path) if path.exists() else None
+
+
+def expect_published(repository: Path, name: str) -> int:
+    """The version that clients use.
+
+    Raises:
+        ExportError: the repository has no such model, or clients do not use it.
+    """
+    return _version_in(config_of(repository, name))
+
+
+def _version_in(path: Path) -> int:
     config = read_config(path)
     versions = config.version_policy.specific.versions
     if not is_published(config) or not versions:

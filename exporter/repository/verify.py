@@ -18,7 +18,7 @@ from exporter.repository.manifest import (
     read_manifest,
     versions_of,
 )
-from exporter.repository.publish import published_version
+from exporter.repository.publish import expect_published, published_version
 from serving.embedded.golden import GOLDEN
 from workflow.files.durable import file_hash
 from workflow.wire.integrity import MANIFEST
@@ -44,9 +44,7 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
         '5f1d0c8ab6c3e7a2'
     """
     root = Path(repository)
-    published = published_version(root, name)
-    if published is None:
-        raise ExportError(f"Expected the config {root / name / CONFIG}. Received: no such file.")
+    published = expect_published(root, name)
     version = published if version is None else version
     manifests = {v: read_manifest(root, name, v) for v in {*versions_of(root, name), version}}
     stored = root / name / str(published) / CONFIG

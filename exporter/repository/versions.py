@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 from exporter.errors import ExportError
+from exporter.plan.model_name import expect_name
 from exporter.repository.manifest import (
     CONFIG,
     WARM_UP,
@@ -14,7 +15,7 @@ from exporter.repository.manifest import (
     read_manifest,
     versions_of,
 )
-from exporter.repository.publish import changing, published_version, remove
+from exporter.repository.publish import changing, expect_published, published_version, remove
 from exporter.repository.staging import staging
 from exporter.repository.verify import verify_version
 from workflow.files.durable import replace_file, sync
@@ -43,9 +44,7 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
     """
     root = Path(repository)
     with changing(root, name):
-        current = published_version(root, name)
-        if current is None:
-            raise ExportError(f"Expected a published model {name} in {root}. Received: none.")
+        current = expect_published(root, name)
         if version is None:
             version = read_manifest(root, name, current).previous
         known = versions_of(root, name)
@@ -67,8 +66,10 @@ def recover_repository(repository: str | os.PathLike[str], name: str) -> int | N
     """Remove the remains of killed exports of an ensemble, and return the published version.
 
     Raises:
-        ExportError: the repository cannot be written, or not be locked.
+        ExportError: the name is not one of a model, or the repository cannot be written, or not be
+            locked.
     """
+    expect_name(name)
     root = Path(repository)
     if not root.is_dir():
         raise ExportError(f"Expected a model repository. Received: {root}, no such folder.")

@@ -19,6 +19,7 @@ from loader.read.source import ParquetData
 from loader.tensorflow.memory import configure_as_environment_asks
 from loader.tensorflow.sparse import SparseTransport
 from loader.tensorflow.tensors import HostTransport
+from workflow.first_use import install_command
 
 # Memory that cuDF's and TensorFlow's kernels and pools occupy on an H200 after their first run.
 _GPU_FIXED = 190_000_000
@@ -89,8 +90,8 @@ def gpu_number(device: Any) -> int:
         )
     if not _has_cudf():
         raise LoaderError(
-            f"Expected cuDF's pylibcudf for device={device!r}. Received: no such package. Install "
-            'the extra "gpu", or pass device="cpu".'
+            f"Expected cuDF's pylibcudf for device={device!r}. Received: no such package. "
+            f'In an environment without [serve]: {install_command("gpu")}. Or pass device="cpu".'
         )
     return number
 

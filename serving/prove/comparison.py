@@ -136,6 +136,18 @@ def rows_with(features: pl.DataFrame, found: Callable[[Array], Array]) -> Array:
     return rows
 
 
+def nan_columns(features: pl.DataFrame) -> dict[str, int]:
+    """The columns with a NaN, each with its number of such rows.
+
+    Example:
+        >>> nan_columns(pl.DataFrame({"price": [1.0, float("nan")], "ids": [[1], [2]]}))
+        {'price': 1}
+    """
+    columns = {each.name: each.to_frame() for each in features.get_columns()}
+    counts = {name: int(rows_with(column, np.isnan).sum()) for name, column in columns.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
 def _expect_shape(name: str, offline: tuple[int, ...], served: tuple[int, ...]) -> None:
     if offline != served:
         raise ClientError("PARITY", f"Expected {name} of the shape {offline}. Received: {served}.")

@@ -11,7 +11,13 @@ import polars as pl
 
 from serving.client import EnsembleClient
 from serving.errors import ClientError
-from serving.prove.comparison import as_text, compare_feature, compare_prediction, rows_with
+from serving.prove.comparison import (
+    as_text,
+    compare_feature,
+    compare_prediction,
+    nan_columns,
+    rows_with,
+)
 from serving.prove.report import OutputParity, ParityReport, worst_of_all
 from workflow import Workflow
 from workflow.data.sources import Source
@@ -117,7 +123,9 @@ def _compare(
         pairs = zip(expected, answered, strict=True)
         expected = [model.as_served(*pair, tolerance) for pair in pairs]
     # An ONNX network is the same graph in both places; Keras' models have no such attribute.
-    nan = rows_with(offline, np.isnan) if getattr(model, "in_tensorflow", True) else None
+    nan, counts = None, {}
+    if getattr(model, "in_tensorflow", True):
+        nan, counts = rows_with(offline, np.isnan), nan_columns(offline)
     for name in names:
         here, there = (
             np.concatenate([batch[name] for batch in side]) for side in (expected, answered)
@@ -128,7 +136,14 @@ def _compare(
         for row in sorted({found.row for _, found in worst_of_all(outputs)})
     }
     return ParityReport(
-        client.model_name, contract.generation, frame.height, tolerance, tuple(outputs), raw, recall
+        client.model_name,
+        contract.generation,
+        frame.height,
+        tolerance,
+        tuple(outputs),
+        raw,
+        recall,
+        counts,
     )
 
 

@@ -81,6 +81,8 @@ class ParityReport(metaclass=OwnNames):
         raw: the raw values, as text, of the rows with the largest differences among all outputs.
         recall: of an index behind `NearestItems`, the share of the nearest items, by an exact search,
             that the served lists have, in the first rows, and how many rows these are; else None.
+        nan_rows: the features that a network in TensorFlow takes and that are NaN in some rows, with
+            the number of these rows. The answers to them may differ on another runtime or processor.
     """
 
     model: str
@@ -90,6 +92,7 @@ class ParityReport(metaclass=OwnNames):
     outputs: tuple[OutputParity, ...]
     raw: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     recall: tuple[float, int] | None = None
+    nan_rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -131,10 +134,15 @@ class ParityReport(metaclass=OwnNames):
                 f"recall of the index: {self.recall[0]:.3f} of the exact lists, "
                 f"first {self.recall[1]:,} rows"
             )
-        if not undefined:
-            return rules
-        rows = f"{undefined:,} rows with a NaN among the features: not compared, as TensorFlow's"
-        return [*rules, f"{rows} answer to a NaN depends on the processor"]
+        if self.nan_rows:
+            columns = ", ".join(f"{name} in {rows:,} rows" for name, rows in self.nan_rows.items())
+            rules += [
+                f"warning: NaN reaches the network: {columns}. Its answer to a NaN",
+                "  depends on the runtime and the processor. Clip or fill these columns.",
+            ]
+        if undefined:
+            rules.append(f"{undefined:,} rows with a NaN among the features were not compared")
+        return rules
 
     def to_html(self) -> str:
         """The report as an HTML fragment, including styles.
@@ -160,7 +168,7 @@ class ParityReport(metaclass=OwnNames):
             ".parity .worst td:nth-child(n+3):nth-child(-n+5){min-width:6rem}</style>"
             f'<p><b style="color:{color}">Parity {verdict}</b>: {safe(self.model)}, {self.rows:,} rows, '
             f"tolerance {self.tolerance:g}, generation <code>{safe(self.generation)}</code></p>"
-            f"{table(cells, head, failed)}<p>{'<br/>'.join(self._notes())}</p>{self._worst()}</div>"
+            f"{table(cells, head, failed)}<p>{'<br/>'.join(map(safe, self._notes()))}</p>{self._worst()}</div>"
         )
 
     def _worst(self) -> str:

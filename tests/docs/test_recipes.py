@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md, followed in a copy of the packages: an operator, a verb and a runtime."""
+"""The recipes of CONTRIBUTING.md, followed in a copy of the packages."""
 
 import os
 import shutil
@@ -78,6 +78,40 @@ for runtime in ("tensorflow", "twin", "fused_tensorflow"):
     print("exported", runtime)
 """
 
+ROW = '        _row("float32", "float", "Float32", "FP32", "FLOAT"),\n'
+HALF = '        _row("float16", "float", "Float16", "FP16", "FLOAT16"),\n'
+HALVES = """
+import keras
+import polars as pl
+from exporter import ServingOptions, export_tensorflow_ensemble
+from workflow import Workflow, ops
+
+rows = pl.DataFrame({"x": pl.Series([1.5, None, -2.25], dtype=pl.Float16), "y": [0.5, None, 1e-7]})
+rows = rows.with_columns(k=pl.Series([7, 8, 9]))
+table = rows.select("k", w=pl.Series([0.25, 4.0, 8.0], dtype=pl.Float16))[:2]
+features = (["x"] >> ops.FillMedian()) + (["y"] >> ops.ReduceDtypeSize("float16") >> ops.FillMissing(2))
+features += ["k"] >> ops.JoinExternal(table, on="k", columns_ext=["w"]) >> ops.FillMissing(1)
+Workflow(features).fit(rows).save("saved")
+workflow = Workflow.load("saved")
+made = workflow.transform(rows).collect()
+assert made.dtypes == [pl.Float16] * 2 + [pl.Int64, pl.Float16], made
+assert made["w"].to_list() == [0.25, 4.0, 1.0], made
+assert made["x"].to_list() == [1.5, -0.375, -2.25], made
+workflow.transform_to_parquet(rows, "made")
+assert pl.read_parquet("made/*.parquet").equals(made)
+
+inputs = {name: keras.Input((1,), name=name, dtype="float16") for name in "xyw"}
+both = keras.layers.Concatenate()([*inputs.values()])
+network = keras.Model(inputs, {"sum": keras.layers.Dense(1, dtype="float32")(both)})
+for runtime in ("tensorflow", "onnx", "fused_onnx", "fused_tensorflow"):
+    report = export_tensorflow_ensemble(
+        network, workflow, "sums", runtime, serving=ServingOptions(runtime=runtime)
+    )
+    assert report.proof.rows and not report.proof.refused, report
+    assert "x float16" in str(report), report
+    print("exported", runtime)
+"""
+
 
 def insert(path: Path, after: str, line: str) -> None:
     text = path.read_text()
@@ -115,8 +149,19 @@ def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
         '    "tensorflow": RuntimeKind(in_tensorflow=True),\n',
         '    "twin": RuntimeKind(is_fused=True, is_served=False),\n',
     )
+    assert exported(copy, PROGRAM) == ["tensorflow", "twin", "fused_tensorflow"]
+
+
+@pytest.mark.long
+def test_a_dtype_is_one_row(copy):
+    insert(copy / "workflow" / "schema" / "dtypes.py", ROW, HALF)
+    assert exported(copy, HALVES) == ["tensorflow", "onnx", "fused_onnx", "fused_tensorflow"]
+
+
+def exported(copy: Path, program: str) -> list[str]:
+    """The runtimes for which a program, run with the copy, has exported."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         cwd=copy,
         env=os.environ | {"PYTHONPATH": str(copy), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
@@ -125,5 +170,4 @@ def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line.split() for line in done.stdout.splitlines()]
-    exported = [line[1] for line in lines if line[:1] == ["exported"]]
-    assert exported == ["tensorflow", "twin", "fused_tensorflow"]
+    return [line[1] for line in lines if line[:1] == ["exported"]]

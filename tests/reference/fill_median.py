@@ -3,7 +3,7 @@
 import math
 import statistics
 
-import fill_missing
+from tables import per_element
 
 # What the docstring allows beyond whole numbers to 8,192.
 RELATIVE = 1 / 8192
@@ -13,10 +13,20 @@ def fit(table, columns, settings):
     medians = {}
     for name in columns:
         known = [v for v in table.elements(name) if v is not None and math.isfinite(v)]
-        whole = table.dtypes[name].startswith(("int", "uint"))
-        median = statistics.median_low if whole else statistics.median
-        medians[name] = median(known) if known else 0 if whole else 0.0
+        medians[name] = float(statistics.median(known)) if known else 0.0
     return medians, settings.get("add_binary_cols", False)
 
 
-transform = fill_missing.transform
+def transform(state, table):
+    medians, flags = state
+    made = {}
+    for name, median in medians.items():
+
+        def filled(given, median=median):
+            return median if given is None else float(given)
+
+        dtype = table.dtypes[name] if table.dtypes[name].startswith("float") else "float64"
+        made[name] = (dtype, per_element(table, name, filled))
+        if flags:
+            made[f"{name}_filled"] = ("bool", per_element(table, name, lambda v: v is None))
+    return made

@@ -1,11 +1,16 @@
 """Errors of an environment or a folder that keeps a package from its modules."""
 
+import json
 import os
+import shlex
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 
 import pytest
+from packaging.requirements import Requirement
+
+from workflow.first_use import install_command
 
 WITHOUT = """
 from importlib.machinery import PathFinder
@@ -42,7 +47,19 @@ def last_line(code, folder, **environment):
 def test_a_missing_extra_is_named(wanted, tmp_path):
     told = last_line(WITHOUT.format(absent="tensorflow") + wanted, tmp_path)
     assert told.startswith("ImportError: Expected the package tensorflow: pip install ")
-    assert '"parquet-to-triton[cpu]"' in told
+    assert '"parquet-to-triton[cpu]' in told
+
+
+def test_the_advice_installs_from_where_the_package_came():
+    """An index may lack the package, or have a stranger's of its name."""
+    installed = distribution("parquet-to-triton")
+    words = shlex.split(install_command("gpu"))
+    assert words[:2] == ["pip", "install"]
+    requirement = Requirement(words[2])
+    assert (requirement.name, requirement.extras) == ("parquet-to-triton", {"gpu"})
+    record = installed.read_text("direct_url.json")
+    assert requirement.url == (json.loads(record)["url"] if record else None)
+    assert "gpu" in installed.metadata.get_all("Provides-Extra")
 
 
 def test_a_command_names_it_too(tmp_path):

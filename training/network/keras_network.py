@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -75,10 +76,22 @@ def load_keras(path: Path) -> keras.Model:
     """The Keras model of a `.keras` file.
 
     Raises:
-        TrainingError: it cannot be read.
+        TrainingError: it is damaged, or cannot be read.
     """
+    # Keras says of a file that was cut off that there is none: its directory is at the end.
+    if not zipfile.is_zipfile(path):
+        raise _damaged(path, "cut off, or not written by model.save")
     try:
         return keras.saving.load_model(path)
+    except zipfile.BadZipFile as error:
+        raise _damaged(path, error) from error
     except (ValueError, TypeError, OSError, TrainingError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise TrainingError(f"Expected a Keras model in {path}. Received: {line}") from error
+
+
+def _damaged(path: Path, reason: object) -> TrainingError:
+    return TrainingError(
+        f"Expected a Keras model in {path}. Received: a damaged file: {reason}. "
+        "Save it again with model.save('model.keras'), or copy it again."
+    )

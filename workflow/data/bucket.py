@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow.errors import WorkflowError
+from workflow.first_use import install_command
 
 # Six retries wait for some 6 s in all.
 _RETRIES = 6
@@ -209,6 +210,6 @@ def _library() -> Any:
     except ModuleNotFoundError:
         raise WorkflowError(
             "Expected the package obstore, to read paths such as s3://BUCKET/KEY. Received: no such "
-            "package. Install the extra: pip install 'parquet-to-triton[objects]'."
+            f"package. Install the extra: {install_command('objects')}."
         ) from None
     return obstore

@@ -16,6 +16,7 @@ from workflow.expressions.cudf.rows_on_gpu import Gpu, device_memory, gpu_settin
 from workflow.expressions.polars.interpreter import VERBS
 from workflow.expressions.polars.stages import apply, compile_stages, free_name, run_stages
 from workflow.expressions.program.program import Program
+from workflow.first_use import install_command
 from workflow.progress.stage import queried
 
 # Queries in one pass over the data; for each the scan holds what it has read ahead.
@@ -32,8 +33,9 @@ def is_gpu(engine: str) -> bool:
         raise WorkflowError(f'Expected the engine "auto", "cpu" or "gpu". Received: {engine!r}.')
     if engine == "gpu" and find_spec("cudf_polars") is None:
         raise WorkflowError(
-            'The engine "gpu" needs cuDF: pip install "parquet-to-triton[gpu]". '
-            "Received: an environment without the package cudf_polars."
+            f'The engine "gpu" needs cuDF, and an environment without [serve]: {install_command("gpu")}. '
+            "Received: an environment without the package cudf_polars. On this machine's CPU the "
+            'engine is "cpu".'
         )
     return engine == "gpu"
 

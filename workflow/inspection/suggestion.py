@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import polars as pl
+
 from workflow.embedding_sizes import embedding_dimension
 from workflow.schema.dtypes import DTYPES
 
@@ -14,6 +16,14 @@ from .column import ColumnInspection
 _RESERVED = 3
 _FEW, _MANY, _TOO_MANY = 64, 100_000, 5_000_000
 _HASHED = 1_000_000
+# Formats of days and, behind them, of hours, by the kind of time.
+_DAYS = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y"),
+    *("%b %d %Y", "%b %d, %Y", "%d %b %Y", "%d-%b-%Y"),
+)
+_HOURS = {"dates": ("",), "times": (" %H:%M", " %H:%M:%S%.f", "T%H:%M:%S%.f")}
+# A format of four digits reads 12 as the year 12.
+_FIRST_YEAR = 1000
 _ID = re.compile(r"(^|_)(id|key|code|number|num|zip|upc|sku)s?$|[a-z](Id|ID|Key|Code)s?$", re.ASCII)
 
 
@@ -41,9 +51,10 @@ class Suggestion:
 def suggestion(column: ColumnInspection) -> Suggestion:
     """An operator for a column.
 
-    Ids are strings, booleans and whole numbers with few different values, with a name like "userId"
-    or with very many values; other numbers and times are quantities. An embedding has the width
-    of `embedding_dimension`.
+    Texts that are dates or times in a common format have to be parsed first. Ids are other strings,
+    booleans and whole numbers with few different values, with a name like "userId" or with very many
+    values; other numbers and times are quantities. An embedding has the width of
+    `embedding_dimension`.
 
     Example:
         >>> from workflow import inspect_dataset
@@ -53,10 +64,9 @@ def suggestion(column: ColumnInspection) -> Suggestion:
     if column.distinct < 2 and not (column.distinct and column.nulls):
         return Suggestion("", None, "all values are equal" if column.distinct else "no values")
     if column.time:
-        days = column.time == "date"
-        parts = ["month", "weekday"] if days else ["month", "weekday", "hour"]
-        code = f"ops.DatePart({parts}) >> ops.Categorify()".replace("'", '"')
-        return Suggestion(code, None, "dates" if days else "times")
+        return _of_times("dates" if column.time == "date" else "times")
+    if column.dtype == "string" and not column.is_list and (found := _times_as_text(column)):
+        return found
     return _of_ids(column) if is_category(column) else _of_numbers(column)
 
 
@@ -75,6 +85,31 @@ def is_category(column: ColumnInspection) -> bool:
 def _is_whole(column: ColumnInspection) -> bool:
     seen = (*column.quantiles, *(value for value, _ in column.common))
     return all(float(number).is_integer() for number in seen)
+
+
+def _of_times(kind: str, advice: str = "") -> Suggestion:
+    parts = ["month", "weekday"] if kind == "dates" else ["month", "weekday", "hour"]
+    code = f"ops.DatePart({parts}) >> ops.Categorify()".replace("'", '"')
+    return Suggestion(code, None, f"{kind}{advice}")
+
+
+def _times_as_text(column: ColumnInspection) -> Suggestion | None:
+    """The suggestion for texts of which the commonest are dates or times in one known format."""
+    texts = pl.Series([value for value, _ in column.common], dtype=pl.String).str.strip_chars()
+    for kind, hours in _HOURS.items():
+        formats = [f"{day}{hour}" for hour in hours for day in _DAYS]
+        if fitting := [text for text in formats if _is_read(texts, text)]:
+            method = "to_date" if kind == "dates" else "to_datetime"
+            advice = f' as text: parse them before, polars.col("{column.name}").str.{method}("{fitting[0]}")'
+            others = f'; "{fitting[1]}" reads them too' if fitting[1:] else ""
+            return _of_times(kind, f"{advice}{others}")
+    return None
+
+
+def _is_read(texts: pl.Series, text: str) -> bool:
+    """Whether a format reads all of some texts, with years of four digits."""
+    read = texts.str.to_datetime(text, strict=False).dt.year()
+    return bool(len(texts)) and bool((read.fill_null(0) >= _FIRST_YEAR).all())
 
 
 def _of_ids(column: ColumnInspection) -> Suggestion:

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.operator.feature import Features, Partials, State
+from workflow.expressions.language.tree import Expression
+from workflow.operator.feature import Feature, Features, Partials, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema
@@ -35,10 +36,12 @@ class FillMedian(Operator):
     summed, so that the median does not depend on the parts. They take some kilobytes for each power
     of two in the range of the values.
 
-    The median of an even number of values is the mean of the two in the middle; in a column of
-    integers, which keeps its dtype, it is the lower of them. Nulls, NaN and infinities do not
-    count. Without any values, the median is 0. Null elements of lists are replaced by the median of
-    all elements.
+    The median of an even number of values is the mean of the two in the middle. A column of integers
+    becomes float64, as in pandas and scikit-learn: the median of 1 and 2 is 1.5, and a rounded one
+    would be a bias of up to 0.5 in every filled row. Integers beyond 2**53 are rounded to float64.
+    Floats and times keep their dtype; of two times in the middle the median is the earlier. Nulls,
+    NaN and infinities do not count. Without any values, the median is 0. Null elements of lists are
+    replaced by the median of all elements.
 
     Args:
         add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It has
@@ -105,7 +108,7 @@ class FillMedian(Operator):
         (medians,) = expect_numbers_of_columns(state, ["median"], columns)
         filled: Features = {}
         for feature, median in zip(columns.values(), medians, strict=True):
-            value = feature.expression.fill_null(_fitting(median, feature.schema))
+            value = _filled(feature, median)
             filled |= filled_column(feature, value, columns, indicator=self.add_binary_cols)
         return filled
 
@@ -129,14 +132,15 @@ def _median(bins: pl.DataFrame, column: ColumnSchema) -> float:
         int(ends.search_sorted(rank, side="right")) for rank in ((total - 1) // 2, total // 2)
     ]
     middles = [bins["low"][place] / 2 + bins["high"][place] / 2 for place in places]
-    if column.info.is_integer:
+    if column.time:
         return float(np.floor(middles[0]))
     return float(middles[0] / 2 + middles[1] / 2)
 
 
-def _fitting(median: float, column: ColumnSchema) -> float | int:
-    """The median in the column's dtype; a float median may exceed the largest integer."""
-    if not column.info.is_integer:
-        return median
-    limits = np.iinfo(column.info.numpy)
-    return min(max(int(median), int(limits.min)), int(limits.max))
+def _filled(feature: Feature, median: float) -> Expression:
+    """The values, float64 for integers; a time as float64 may exceed the latest time."""
+    if feature.schema.time:
+        return feature.expression.fill_null(min(int(median), np.iinfo(np.int64).max))
+    if feature.schema.info.is_integer:
+        return feature.expression.cast("float64").fill_null(median)
+    return feature.expression.fill_null(median)

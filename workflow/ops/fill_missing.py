@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workflow.operator.checks import require
-from workflow.operator.feature import Features, State
+from workflow.errors import WorkflowError
+from workflow.expressions.language.tree import Expression
+from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
 
 from ._filling import filled_column
@@ -20,6 +21,9 @@ class FillMissing(Operator):
             dtype.
         add_binary_cols: also make `<column>_filled`, bool, True where a value was missing. It has
             the column's tags; a network that takes floats needs it cast.
+
+    Raises:
+        WorkflowError: the column's dtype does not hold the value.
 
     Lists: null elements are filled; a null list has become an empty list before this operator.
 
@@ -46,12 +50,22 @@ class FillMissing(Operator):
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The columns without nulls."""
         filled: Features = {}
-        for name, feature in columns.items():
-            column = feature.expression
-            value = column.fill_null(self.fill_val)
-            require(
-                value.type.dtype == column.type.dtype,
-                f"{self.fill_val!r} does not fit into column {name!r}, which is {column.type.dtype}.",
-            )
+        for feature in columns.values():
+            value = self._filled(feature)
             filled |= filled_column(feature, value, columns, indicator=self.add_binary_cols)
         return filled
+
+    def _filled(self, feature: Feature) -> Expression:
+        column, given = feature.expression, self.fill_val
+        dtype, kind = column.type.dtype, column.type.kind
+        mend = f"Choose one, such as { ({'bool': True, 'string': ''}.get(kind, 0))!r}"
+        if isinstance(given, str) == (kind == "string"):
+            value = column.fill_null(given)
+            if (wider := value.type.dtype) == dtype:
+                return value
+            cast = f'LambdaOp(lambda c: c.cast("{wider}"))'
+            mend += f", or cast the column before: {cast} >> {self.label}({given!r})"
+        raise WorkflowError(
+            f"Expected a value of {dtype}, the dtype of column {feature.schema.name!r}. "
+            f"Received: {given!r}. {mend}."
+        )

@@ -95,7 +95,13 @@ class LambdaOp(Operator):
         if isinstance(self.f, Mapping):
             require(name in self.f, f"The saved LambdaOp knows no column {name!r}.")
             return inline(self.f[name], columns)[name]
-        if _parameters(self.f) > 1:
+        if (count := _parameters(self.f)) > 1:
+            require(
+                count == 2,
+                "Expected a function of a column, or of a column and a frame of all columns. "
+                f"Received: one of {count} arguments. Take further columns from the frame: "
+                'lambda price, df: price / df["income"].',
+            )
             frame = Frame(columns, 'Name further ones in dependency=["a", "b"].')
             return trace(self.f, columns[name], frame)
         return trace(self.f, columns[name])

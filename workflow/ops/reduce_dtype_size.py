@@ -16,6 +16,7 @@ from workflow.operator.operator import Example, Operator
 from workflow.operator.settings import FloatDType
 from workflow.schema.column import Column
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.exact_dtypes import holds
 from workflow.schema.schema import ColumnSchema, Schema
 
 from ._numbers import ends, flat_values, merged_ends
@@ -126,10 +127,6 @@ def _integers(columns: Schema) -> Iterable[ColumnSchema]:
 
 def _narrowest(column: ColumnSchema, values: list[int]) -> str:
     """The narrowest signed dtype for values, if it is narrower than the column's own."""
-    for dtype in ("int8", "int16", "int32"):
-        limits = np.iinfo(dtype)
-        if DTYPES[dtype].numpy.itemsize >= column.info.numpy.itemsize:
-            break
-        if limits.min <= min(values) and max(values) <= limits.max:
-            return dtype
-    return column.dtype
+    own = column.info.numpy.itemsize
+    narrower = (d for d in DTYPES.values() if d.kind == "int" and d.numpy.itemsize < own)
+    return next((d.name for d in narrower if holds(d, min(values), max(values))), column.dtype)

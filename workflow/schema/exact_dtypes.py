@@ -9,9 +9,6 @@ import numpy as np
 from .dtypes import DTYPES, DType
 from .schema import ColumnSchema
 
-# Dtypes for the advice, the narrowest first.
-_ADVISED = ("int8", "int16", "int32", "int64", "uint64")
-
 
 def inexact(column: ColumnSchema, wanted: DType) -> str | None:
     """The reason why values of a column would change in a dtype.
@@ -57,8 +54,10 @@ def inexact(column: ColumnSchema, wanted: DType) -> str | None:
     reason = (
         f"has values from {stated[0]} to {stated[1]}, which {wanted.name} does not hold exactly"
     )
-    possible = [name for name in _ADVISED if holds(DTYPES[name], *stated)]
-    return f"{reason}; {possible[0]} is the narrowest that does" if possible else reason
+    # The signed ones come first in the table, the narrowest of them first.
+    integers = (dtype for dtype in DTYPES.values() if dtype.is_integer)
+    possible = next((dtype.name for dtype in integers if holds(dtype, *stated)), None)
+    return f"{reason}; {possible} is the narrowest that does" if possible else reason
 
 
 def stated_range(column: ColumnSchema) -> tuple[int, int] | None:

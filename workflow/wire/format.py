@@ -237,6 +237,11 @@ def expect_no_nan(column: WireColumn, values: Array) -> None:
 
 
 def _null_refused(column: WireColumn) -> NullError:
+    if DTYPES[column.dtype].kind == "bool":
+        return NullError(
+            f"Column {column.name!r} holds a null, and a bool on the wire cannot be null. Fill it before "
+            "sending, or fit the workflow to data in which the column is int8."
+        )
     return NullError(
         f"Column {column.name!r} holds a null, and the workflow does not define the result for null. "
         "Fill it before sending, or add FillMissing or Categorify to the workflow."

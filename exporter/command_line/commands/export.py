@@ -88,7 +88,7 @@ def export(
 
     Example: `ensemble export movielens --label rating --runtime fused_onnx --max-batch-size 1024`
     """
-    page = page_place(html, no_html, f"{name}.export.html")
+    page = page_place(html, no_html, name, "export")
     stored = is_url(repository)
     for name_of, words in (("--null-value", null_value), ("--storage-option", storage_option)):
         if words and not golden_rows and not (stored and words is storage_option):
@@ -122,6 +122,8 @@ def export(
         serving=options,
         storage_options=connection if stored else None,
     )
+    if page is not None:
+        page.write_text(report.to_html(), encoding="utf-8")
     answer(
         as_json,
         str(report),
@@ -133,10 +135,8 @@ def export(
         models=[model.name for model in report.plan.models],
         page=page,
     )
-    if page is not None:
-        page.write_text(report.to_html(), encoding="utf-8")
-        if not as_json:
-            typer.echo(f"\n{page}: the report as a page")
+    if page is not None and not as_json:
+        typer.echo(f"\n{page}: the report as a page")
 
 
 def _widths(words: Sequence[str] | None) -> dict[str, int] | None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.lines import folded
 from exporter.command_line.user_code import load_object
 from exporter.command_line.words import (
     Compression,
@@ -87,7 +88,7 @@ def fit(
         )
     workflow.save(output)
     columns = {c.name: str(c.dtype) for c in workflow.output_schema.columns}
-    text = f"{output}: a workflow that makes {', '.join(columns)}"
+    text = folded(f"{output}: a workflow that makes {', '.join(columns)}")
     if transform_to is not None:
         text += f"\n{transform_to}: the transformed data"
     answer(as_json, text, workflow=output, columns=columns, folder=transform_to, files=files)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import shutil
+import sys
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from exporter.command_line.guard import CommandError
-from exporter.command_line.package import NAME, installed_package, package_at
+from exporter.command_line.lines import folded
+from exporter.command_line.package import installed_package, package_at
 from exporter.command_line.words import Json, answer
+from exporter.plan.model_name import expect_name
+from workflow.first_use import NAME
 
 # The files of `exporter/command_line/project`, and their places in the new folder.
 FILES = {
@@ -24,8 +28,6 @@ FILES = {
     "gitignore": ".gitignore",
     "ci.yml": ".github/workflows/proof.yml",
 }
-# As `exporter.plan.model_spec.MODEL_NAME`, whose import takes a second.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 def init(
@@ -44,12 +46,12 @@ def init(
     """Make a project folder that works at once.
 
     It has the preprocessing (features.py), made-up clicks, a Makefile from raw data to the proof, a
-    compose file and a workflow for GitHub, which installs requirements.txt.
+    compose file and a workflow for GitHub, which installs requirements.txt. make takes the programs of the
+    active environment, or of the project's own .venv, which `make env` makes from requirements.txt.
 
     Example: `ensemble init shop && make -C shop`
     """
-    if not _NAME.fullmatch(name):
-        raise CommandError(f"Expected a name of letters, digits, _ and -. Received: {name!r}.")
+    expect_name(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CommandError(f"Expected a new folder, or an empty one. Received: {str(folder)!r}.")
     needed = installed_package(distribution(NAME)) if package is None else package_at(package)
@@ -70,10 +72,17 @@ def init(
         made[-1].parent.mkdir()
         shutil.copyfile(needed.wheel, made[-1])
     lines = [
-        f"made      {', '.join(str(path.relative_to(folder)) for path in made)}",
+        folded(f"made      {', '.join(str(path.relative_to(folder)) for path in made)}"),
         f"installs  {needed.requirement}",
     ]
     if needed.only_here:
         lines.append("          which is on this machine alone: for CI give --package WHEEL or URL")
-    lines.append(f"try       make -C {folder}")
+    lines.append(f"try       {_here()}make -C {quote(str(folder))}")
     answer(as_json, "\n".join(lines), folder=folder, files=made, requirement=needed.requirement)
+
+
+def _here() -> str:
+    """The path that a shell needs to find this environment's programs, if it is not active."""
+    programs = Path(sys.executable).parent
+    own = shutil.which("ensemble", path=programs)
+    return "" if own in (None, shutil.which("ensemble")) else f"PATH={quote(str(programs))}:$PATH "

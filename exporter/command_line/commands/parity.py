@@ -61,7 +61,7 @@ def parity(
 
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
-    page = page_place(html, no_html, f"{name}.parity.html")
+    page = page_place(html, no_html, name, "parity")
     given, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
     import_tensorflow()
     # So that help is shown at once.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.connect import Connection, connected
+from exporter.command_line.lines import folded
 from exporter.command_line.words import (
     Data,
     Json,
@@ -58,5 +59,5 @@ def predict(
         )
     rows = sum(pq.read_metadata(file).num_rows for file in files)
     columns = pq.read_schema(files[0]).names
-    text = f"{output}/*.parquet: {rows:,} rows of {', '.join(columns)}"
+    text = folded(f"{output}/*.parquet: {rows:,} rows of {', '.join(columns)}")
     answer(as_json, text, folder=output, rows=rows, columns=columns, files=files)

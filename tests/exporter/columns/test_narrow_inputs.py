@@ -145,7 +145,6 @@ HANDED_ON = {
         [7, None],
         [7, 0],
     ),
-    "median": (["age"] >> ops.FillMedian(), {"age": [31, 5, 9]}, [7, None], [7, 9]),
     "renamed": (
         ["n"] >> ops.FillMissing(-1) >> ops.Rename(name="age"),
         {"n": [31, None]},

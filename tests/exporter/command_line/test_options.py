@@ -2,14 +2,19 @@
 
 import inspect
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 
 import polars as pl
 import pytest
+from ensemble_command import PROGRAM
 from typer.testing import CliRunner
 
 import exporter
@@ -211,7 +216,6 @@ def test_rows_are_shuffled_and_files_are_cut():
         ("inspect none.csv --null-value NA", "No file matches 'none.csv'."),
         ("export x --null-value NA", "Expected --null-value with --golden-rows FILE."),
         ("init x --name a/b", "Expected a name of letters"),
-        ("watch --json", "Expected --once with --json. Received: --json alone."),
     ],
 )
 def test_a_mistake_is_one_line(arguments, text):
@@ -220,6 +224,63 @@ def test_a_mistake_is_one_line(arguments, text):
     assert result.stderr.startswith("error: ")
     assert text in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+LONG = f"verify {'x' * 90} --repository {'y' * 20}"
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("verify none", "ExportError"),
+        ("fit none.py rows.parquet", "CommandError"),
+        ("inspect none.parquet", "WorkflowError"),
+        (LONG, "ExportError"),
+    ],
+)
+def test_an_error_as_json_is_the_object_on_standard_output(command, kind):
+    as_text, as_json = run(*command.split()), run(*command.split(), "--json")
+    assert (as_json.exit_code, as_json.stderr) == (1, "")
+    assert json.loads(as_json.stdout) == {
+        "error": as_text.stderr.removeprefix("error: ").rstrip("\n"),
+        "type": kind,
+    }
+
+
+def test_watch_as_json_needs_an_end():
+    result = run("watch", "--json")
+    assert result.exit_code == 1
+    text = "Expected --once with --json. Received: --json alone."
+    assert json.loads(result.stdout)["error"].startswith(text)
+
+
+@pytest.mark.parametrize("command", ["fit none.py rows.parquet --transform-to x --seed 1", LONG])
+def test_an_error_is_wrapped_at_words_in_a_terminal(command, folder):
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-c", PROGRAM, *command.split()]
+    environment = os.environ | {"COLUMNS": "50", "NO_COLOR": "1", "TERM": "xterm"}
+    done = subprocess.run(words, stderr=theirs, env=environment, cwd=folder, check=False)
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # at the end, since nobody else has the terminal
+        while True:
+            written += os.read(ours, 10_000)
+    os.close(ours)
+    lines = re.sub(r"\x1b\[\d*m", "", written.decode()).splitlines()
+    assert done.returncode == 1
+    assert len(lines) > 1
+    assert all(len(line) <= 50 or " " not in line for line in lines)
+    assert " ".join(line.strip() for line in lines) == run(*command.split()).stderr.strip()
+
+
+def test_the_columns_of_a_fit_are_wrapped(folder):
+    names = [f"column_{number}" for number in range(20)]
+    pl.DataFrame([range(20)], schema=names, orient="row").write_parquet("wide.parquet")
+    code = f"from workflow import Workflow\nworkflow = Workflow({names})\n"
+    (folder / "wide.py").write_text(code)
+    text = run("fit", "wide.py", "wide.parquet").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert " ".join(text.split()).endswith(", ".join(names))
 
 
 @pytest.mark.parametrize("module", ["exporter", "exporter.command_line"])

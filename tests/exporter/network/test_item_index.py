@@ -400,7 +400,7 @@ def test_the_extra_is_named_where_it_is_missing(files):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert (
-        'TrainingError Expected the package faiss: pip install "parquet-to-triton[faiss]"'
+        'TrainingError Expected the package faiss: pip install "parquet-to-triton[faiss]'
         in told.stdout
     )
 

@@ -14,6 +14,8 @@ from exporter import ExportError, ServingOptions, verify
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
 from training import save_model
+from training.errors import TrainingError
+from training.network.load import as_network
 from training.network.saved_network import SavedNetwork
 from workflow import Workflow
 
@@ -76,6 +78,25 @@ def test_it_is_proven_against_the_folder_and_the_model(folder, model, workflow, 
                 for network in (model, folder / "saved", str(folder / "model.keras")):
                     report = check_parity(client, workflow, network, rows())
                     assert report.passed, f"\n{report}"
+
+
+def cut_off(content):
+    return content[: len(content) // 2]
+
+
+def with_another_byte(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [cut_off, with_another_byte])
+def test_a_damaged_file_is_not_said_to_be_missing(damage, folder, tmp_path):
+    file = tmp_path / "model.keras"
+    file.write_bytes(damage((folder / "model.keras").read_bytes()))
+    with pytest.raises(
+        TrainingError, match=r"model.keras. Received: a damaged file: .*Save it again"
+    ):
+        as_network(file)
 
 
 class Named(tf.Module):

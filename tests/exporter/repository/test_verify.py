@@ -92,7 +92,13 @@ def test_what_is_not_there_is_named(export):
     report = export()
     with pytest.raises(ExportError, match="Expected the manifest"):
         verify(report.repository, "movies", 7)
-    with pytest.raises(ExportError, match="Expected the config"):
-        verify(report.repository, "none")
+    known = r"Expected a model among movies, movies_nvt, movies_tf in .*"
+    for name in ("none", "", "../x"):
+        with pytest.raises(ExportError, match=rf"{known}Received: {name!r}. Name one of them"):
+            verify(report.repository, name)
+    with pytest.raises(ExportError, match=r"Received: 'moviez'\. Did you mean 'movies'\?"):
+        verify(report.repository, "moviez")
+    with pytest.raises(ExportError, match=r"Expected a model repository.*--repository"):
+        verify(report.repository / "none", "movies")
     with pytest.raises(ExportError, match="to name the version that clients are answered by"):
         verify(report.repository, "movies_tf")

@@ -57,6 +57,19 @@ def test_large_floats_and_strings_are_proven(client, workflow, network):
     assert {output.name for output in report.outputs} == {"house", "area", "price", "code"}
 
 
+def test_a_nan_that_the_workflow_computes_is_reported(client, workflow, network):
+    """TensorFlow may answer such a row with a plausible score, and another runtime with NaN."""
+    below_minus_1 = pl.DataFrame({"house": [1, 2, 3], "area": [-5.0, 1.0, -2.0]})
+    report = check_parity(client, workflow, network, below_minus_1)
+    assert report.nan_rows == {"area": 2}
+    assert "NaN reaches the network: area in 2 rows" in str(report)
+    assert "NaN reaches the network: area in 2 rows" in report.to_html()
+    above = below_minus_1.with_columns(pl.col("area").abs())
+    clean = check_parity(client, workflow, network, above)
+    assert clean.nan_rows == {}
+    assert "NaN" not in str(clean)
+
+
 def test_the_network_of_another_workflow_is_named(client, workflow):
     given = keras.Input((1,), name="areaa")
     with pytest.raises(ClientError, match=r"the inputs areaa, .* Did you mean 'area'"):

@@ -48,7 +48,10 @@ def test_an_operator_after_one_over_the_whole_frame_sees_the_whole(tmp_path):
 
 
 def test_without_cudf_the_gpu_is_refused():
-    with pytest.raises(WorkflowError, match=r"needs cuDF: pip install"):
+    with pytest.raises(
+        WorkflowError,
+        match=r"needs cuDF.*without \[serve\]: pip install \"parquet-to-triton\[gpu\]",
+    ):
         Workflow(["n"] >> ops.Categorify()).fit({"n": [1]}, engine="gpu")
 
 

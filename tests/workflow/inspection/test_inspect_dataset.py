@@ -293,6 +293,40 @@ def test_suggestions(values, operators):
     assert suggestion(inspect_dataset(values).columns[0]).operators == operators
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind", "expected"),
+    [
+        (["2012/01/01", "2012/12/31"], "dates", [(1, 7), (12, 1)]),
+        (["2012-01-01", None, "2012-12-31"], "dates", [(1, 7), None, (12, 1)]),
+        (["1/31/2012", "12/1/2012"], "dates", [(1, 2), (12, 6)]),
+        (["31.01.2012", "01.12.2012"], "dates", [(1, 2), (12, 6)]),
+        (["Jan 1 2000", "Feb 1 2000"], "dates", [(1, 6), (2, 2)]),
+        (["2012/01/01 10:00", "2012/12/31 23:59"], "times", [(1, 7), (12, 1)]),
+        (["2012-01-01T10:00:00.5", "2012-12-31T23:59:00"], "times", [(1, 7), (12, 1)]),
+    ],
+)
+def test_dates_as_text_are_to_be_parsed(texts, kind, expected):
+    """The advice works: what it parses has the months and weekdays of the calendar."""
+    data = pl.DataFrame({"day": texts})
+    advice = suggestion(inspect_dataset(data)["day"])
+    assert advice.operators.startswith('ops.DatePart(["month", "weekday"')
+    assert advice.reason.startswith(f"{kind} as text: parse them before, ")
+    code = re.search(r"polars(\.col.*?\.str\..*?\(.*?\))", advice.reason)[1]
+    parsed = data.with_columns(eval(f"pl{code}"))["day"]  # noqa: S307 - our own text
+    found = zip(parsed.dt.month(), parsed.dt.weekday(), strict=True)
+    assert [None if pair == (None, None) else pair for pair in found] == expected
+
+
+def test_dates_that_two_formats_read_say_so():
+    advice = suggestion(inspect_dataset({"day": ["1/2/2012", "3/4/2012"]})["day"])
+    assert '"%m/%d/%Y"); "%d/%m/%Y" reads them too' in advice.reason
+
+
+@pytest.mark.parametrize("texts", [["2012/01/01", "x"], ["1/2/12", "3/4/12"], ["10:00", "11:00"]])
+def test_other_texts_are_no_dates(texts):
+    assert suggestion(inspect_dataset({"x": texts})["x"]).operators == "ops.Categorify()"
+
+
 def test_the_suggested_workflow_fits_the_data_and_has_the_suggested_tables(rows, inspection):
     own = [(column, suggestion(column)) for column in inspection.columns]
     rows = rows.with_columns(pl.col("amount").replace(np.inf, 1e9))

@@ -156,3 +156,18 @@ def test_deep_functions_need_no_recursion():
 
     workflow = Workflow(["n"] >> ops.LambdaOp(deep)).fit(DATA)
     assert len(workflow.program.steps) == 3001
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x, n: x + n, r"Received: a frame of the columns x, n; take one, as in df\['n'\]"),
+        (lambda x, n: x.clip(n), r"It was given a frame of the columns x, n; take one"),
+        (lambda x, n: n, r"Expected a column from <lambda>. Received: a frame"),  # noqa: ARG005
+        (lambda x, n, s: x, r"Received: one of 3 arguments\. Take further .* df\["),  # noqa: ARG005
+    ],
+)
+def test_a_function_that_takes_the_frame_for_a_column_is_told_what_it_is(function, message):
+    with pytest.raises(WorkflowError, match=message) as raised:
+        apply(function, dependency=["n"])
+    assert "object at 0x" not in str(raised.value)

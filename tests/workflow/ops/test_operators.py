@@ -188,10 +188,24 @@ def test_nan_and_null_are_filled_and_marked():
     assert made["n"].to_list() == [7, 2, 3]
 
 
-def test_fill_value_must_fit_the_column():
-    for value, data in ((0.5, [1]), ("x", [1]), (0, ["a"]), (2**40, pl.Series([1], dtype=pl.Int8))):
-        with pytest.raises(WorkflowError, match="FillMissing over c: "):
-            Workflow(["c"] >> ops.FillMissing(value)).fit({"c": data}).program  # noqa: B018
+UNFIT = {
+    "a fraction": (0.0, [1], "int64, .* Received: 0.0. Choose one, such as 0, or cast .*float64"),
+    "a text of numbers": ("x", [0.5], "float64, .* Received: 'x'. Choose one, such as 0\\."),
+    "a number of texts": (0, ["a"], "string, .* Received: 0. Choose one, such as ''\\."),
+    "a number of booleans": (0, [True], "bool, .* Received: 0. Choose .* True, or cast .*int64"),
+    "too large": (2**40, pl.Series([1], dtype=pl.Int8), "int8, .* Received: 1099.* cast .*int64"),
+}
+
+
+@pytest.mark.parametrize(("value", "data", "message"), UNFIT.values(), ids=UNFIT)
+def test_fill_value_must_fit_the_column(value, data, message):
+    with pytest.raises(WorkflowError, match=f"FillMissing over c: Expected a value of {message}"):
+        Workflow(["c"] >> ops.FillMissing(value)).fit({"c": data})
+
+
+def test_the_advice_for_a_fill_value_works():
+    node = ["c"] >> ops.LambdaOp(lambda c: c.cast("float64")) >> ops.FillMissing(0.5)
+    assert Workflow(node).fit_transform({"c": [1, None]}).collect()["c"].to_list() == [1.0, 0.5]
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), [0], {"c": 0}])

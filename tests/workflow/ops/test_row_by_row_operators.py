@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 
 import numpy as np
 import polars as pl
@@ -56,10 +57,27 @@ def test_min_max_of_values_too_far_apart_is_refused():
 
 @pytest.mark.parametrize("values", [[5], [5, 1, 9], [1, 2, 3, 4], [-7, 0, 8191, -8191, 3]])
 def test_median_of_small_whole_numbers_is_exact(values):
-    expected = sorted(values)[(len(values) - 1) // 2]
-    assert made(ops.FillMedian(), {"x": [*values, None]})["x"][-1] == expected
-    as_floats = [float(value) for value in values]
-    assert made(ops.FillMedian(), {"x": [*as_floats, None]})["x"][-1] == np.median(values)
+    for given in (values, [float(value) for value in values]):
+        filled = made(ops.FillMedian(), {"x": [*given, None]})["x"]
+        assert filled.dtype == pl.Float64
+        assert filled.to_list() == [*values, np.median(values)]
+
+
+def test_median_of_integers_is_the_same_in_training_and_when_served(tmp_path):
+    data = {"x": pl.Series([1, 2, None], dtype=pl.UInt8), "l": [[1, None], [2], None]}
+    workflow = Workflow(["x", "l"] >> ops.FillMedian()).fit(data)
+    assert str(workflow.output_schema) == "Schema(x: float64, l: list[float64])"
+    frame = workflow.transform(data).collect()
+    assert frame["x"].to_list() == [1.0, 2.0, 1.5]
+    assert frame["l"].to_list() == [[1.0, 1.5], [2.0], []]
+    workflow.save(tmp_path)
+    assert Workflow.load(tmp_path).transform(data).collect().equals(frame)
+
+
+def test_median_of_times_is_a_time():
+    days = [date(2025, 1, 1), date(2025, 1, 2), None]
+    workflow = Workflow(["on"] >> ops.FillMedian() >> ops.DatePart(["day"])).fit({"on": days})
+    assert workflow.transform({"on": days}).collect()["on_day"].to_list() == [1, 2, 1]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e9])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
-from workflow import SchemaError
+from workflow import SchemaError, Workflow, ops
 from workflow.schema.column import Column
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import (
@@ -17,6 +18,7 @@ from workflow.wire.format import (
     encode,
     null_code,
     parse_columns,
+    wire_inputs,
 )
 
 NULLABLE = [name for name, info in DTYPES.items() if info.kind != "bool"]
@@ -97,6 +99,19 @@ def test_null_where_none_can_be_sent_is_refused(dtype):
     column = Column(values_of(dtype), np.array([True, False, True]))
     with pytest.raises(SchemaError, match=r"'c' holds a null.*FillMissing or Categorify"):
         encode(WireColumn("c", dtype), column)
+
+
+def test_the_advice_for_a_null_among_booleans_works():
+    """FillMissing and Categorify do not help: the null cannot be sent to them."""
+    flags = {"flag": [True, None, False]}
+    node = ["flag"] >> ops.FillMissing(0)
+    column = Column(np.array([True, False]), np.array([True, False]))
+    with pytest.raises(SchemaError, match=r"'flag' holds a null.*in which the column is int8\.$"):
+        encode(WireColumn("flag", "bool"), column)
+    small = {"flag": pl.Series(flags["flag"]).cast(pl.Int8)}
+    (wire,) = wire_inputs(Workflow(node).fit(small).input_schema, None).values()
+    back = decode(wire, encode(wire, Column(np.array([1, 0], np.int8), column.valid)))
+    assert back.valid.tolist() == [True, False]
 
 
 def test_shape_of_the_column_must_be_the_descriptions():

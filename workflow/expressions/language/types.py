@@ -80,8 +80,8 @@ def check_constant(value: Any, dtype: str) -> None:
     if fits and info.is_integer:
         limits = np.iinfo(info.numpy)
         fits = bool(limits.min <= value <= limits.max)
-    elif fits and dtype == "float32":
-        fits = not float(np.finfo(np.float32).max) < abs(value) < np.inf
+    elif fits and info.kind == "float":
+        fits = not float(np.finfo(info.numpy).max) < abs(value) < np.inf
     if not fits:
         raise ExpressionError(f"Expected a constant of {dtype}. Received: {value!r:.200}.")
 

@@ -20,20 +20,17 @@ from typing import Any
 import numpy as np
 
 from ...schema.column import Array, Column, Strings
+from ...schema.dtypes import DTYPES
 
 # Enough for 20,000 columns. Parsed JSON takes 20 times its bytes, and a file may be hostile.
 MAX_JSON_BYTES = 4_000_000
-_DTYPES = {
-    "BOOL": "bool",
-    **{
-        f"{letter}{bits}": f"{name}{bits}"
-        for letter, name in (("I", "int"), ("U", "uint"))
-        for bits in (8, 16, 32, 64)
-    },
-    "F32": "float32",
-    "F64": "float64",
+# The format's name of each dtype: a letter and the bits, such as I32.
+_NAMES = {
+    name: "BOOL" if name == "bool" else f"{dtype.kind[0].upper()}{dtype.numpy.itemsize * 8}"
+    for name, dtype in DTYPES.items()
+    if dtype.kind != "string"
 }
-_NAMES = {name: code for code, name in _DTYPES.items()}
+_DTYPES = {code: name for name, code in _NAMES.items()}
 
 
 class FormatError(ValueError):

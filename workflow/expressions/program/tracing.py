@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError
 
@@ -45,6 +46,11 @@ class Frame(Mapping[str, Expression]):
             raise AttributeError(name)
         return self[name]
 
+    def __repr__(self) -> str:
+        """The text that an error shows where a column is needed."""
+        last = next(reversed(self._columns), "name")
+        return f"a frame of the columns {listed(self._columns)}; take one, as in df[{last!r}]"
+
     def __contains__(self, name: object) -> bool:
         return name in self._columns
 
@@ -67,9 +73,10 @@ def trace(function: Callable[..., Any], *columns: Expression | Frame) -> Express
     except (ExpressionError, SchemaError) as error:
         raise ExpressionError(f"{name} cannot be traced: {error}") from error
     except Exception as error:
+        frame = next((f"It was given {c!r}. " for c in columns if isinstance(c, Frame)), "")
         raise ExpressionError(
             f"{name} cannot be traced: {type(error).__name__}: {str(error).rstrip('.')}. "
-            f"{vocabulary()}"
+            f"{frame}{vocabulary()}"
         ) from error
     if not isinstance(result, Expression):
         raise ExpressionError(f"Expected a column from {name}. Received: {result!r:.200}.")

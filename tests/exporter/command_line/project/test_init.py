@@ -29,11 +29,17 @@ def project(tmp_path):
     return folder
 
 
+def programs(folder):
+    """The command that is tested, whatever is installed, and Python, as an environment has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, arguments in (("ensemble", f'-c "{PROGRAM}"'), ("python", "")):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def make(project, target):
-    # The command that is tested, whatever is installed; the path of the tests has no space.
-    program = project.parent / "ensemble"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{PROGRAM}" "$@"\n')
-    program.chmod(0o755)
+    program = programs(project.parent) / "ensemble"  # the path of the tests has no space
     words = ["make", target, f"ENSEMBLE={program}", f"PYTHON={sys.executable}"]
     result = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -50,6 +56,39 @@ def test_its_first_targets_work(project):
     assert Workflow.load(project / "workflow").output_schema["clicked"].tags == ("target",)
     # Nothing is made twice.
     assert "up to date" in make(project, "valid/_schema.json")
+
+
+BARE = {"PATH": "/usr/bin:/bin"}
+
+
+def test_its_own_environment_needs_not_be_active(project):
+    programs(project / ".venv" / "bin")
+    words = ["make", "fit"]
+    result = subprocess.run(
+        words, cwd=project, env=BARE, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (project / "workflow" / "workflow.json").is_file()
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_the_printed_command_finds_the_environment_of_init(tmp_path, monkeypatch, active):
+    environment = programs(tmp_path / "an environment")
+    monkeypatch.setattr(sys, "executable", str(environment / "python"))
+    path = f"{environment}:{BARE['PATH']}" if active else BARE["PATH"]
+    monkeypatch.setenv("PATH", path)
+    result = CliRunner().invoke(make_app(), ["init", str(tmp_path / "a shop")])
+    command = result.stdout.splitlines()[-1].removeprefix("try ").strip()
+    assert command.startswith("make" if active else "PATH=")
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} raw/train.parquet"],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "a shop" / "raw" / "train.parquet").is_file()
 
 
 @pytest.mark.long
