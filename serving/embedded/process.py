@@ -23,6 +23,9 @@ HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
 _LAST_PORT = 65_535
 LAST_LINES = 30
+# What the log says of a start that may succeed at once: another process took a free port before the
+# server bound it; the shared memory of a Python model was damaged while it loaded, as decision 42 describes.
+_RACES = ("already in use", "boost::interprocess::lock_exception")
 _PLAIN = re.compile(r"[A-Za-z0-9/._+=@%:,~-]+")
 # Log messages of the server when it begins to load a model, and when it has loaded it.
 _BEGUN, _DONE = re.compile(r'"loading: (\S+):\d+"'), re.compile(r"successfully loaded '(\S+)'")
@@ -160,9 +163,10 @@ class ServerProcess:
         ports = (flags.grpc_port, flags.http_port, flags.metrics_port)
         return all(_answers(port) for port in ports if port is not None)
 
-    def lost_a_port(self) -> bool:
-        """Whether the log reports that another process took a port first."""
-        return "already in use" in self.log_path.read_text(errors="replace")
+    def lost_a_race(self) -> bool:
+        """Whether the log reports what another start avoids: see `_RACES`."""
+        log = self.log_path.read_text(errors="replace")
+        return any(race in log for race in _RACES)
 
     def too_slow(self, seconds: float, reason: str) -> ServerError:
         """The error for a start that took longer than `startup_timeout`."""

@@ -167,8 +167,7 @@ class TritonServer:
                 break
             except BaseException:
                 self._stop()
-                # Another process may take a free port before the server binds it.
-                if not (attempts_left and self._process and self._process.lost_a_port()):
+                if not (attempts_left and self._process and self._process.lost_a_race()):
                     raise
 
     def _restart(self) -> None:

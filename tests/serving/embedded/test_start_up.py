@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from serving import EnsembleClient, TritonServer
+from serving import EnsembleClient, ServerError, TritonServer
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
 MODELS = 6
@@ -33,21 +33,62 @@ class TritonPythonModel:
         ]
 """
 
+# A model that damages the memory it shares with the server when it loads for the first time, or always.
+DAMAGING = """
+import re
+from pathlib import Path
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        begun = Path(args["model_repository"]) / "begun"
+        if begun.exists() and %r == "once":
+            return
+        begun.touch()
+        for region in set(re.findall("/dev/shm/.*", Path("/proc/self/maps").read_text())):
+            with open(region, "r+b") as memory:
+                memory.write(b"\\xff" * Path(region).stat().st_size)
+
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("y", request.inputs()[0].as_numpy())])
+            for request in requests
+        ]
+"""
+
+
+def made_model(folder, code):
+    """The folder, with a model in Python."""
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_text(code)
+    (folder / "config.pbtxt").write_text(
+        'backend: "python" instance_group [{ kind: KIND_CPU count: 1 }]'
+        'input [{ name: "x" data_type: TYPE_FP32 dims: [-1, 1] }]'
+        'output [{ name: "y" data_type: TYPE_FP32 dims: [-1, 1] }]'
+    )
+    return folder
+
 
 def test_as_many_models_load_at_once_as_there_are_processors(tmp_path, monkeypatch):
     """More than Triton's four."""
     for number in range(MODELS):
-        folder = tmp_path / f"waiting_{number}"
-        (folder / "1").mkdir(parents=True)
-        (folder / "1" / "model.py").write_text(WAITING % MODELS)
-        (folder / "config.pbtxt").write_text(
-            'backend: "python" instance_group [{ kind: KIND_CPU count: 1 }]'
-            'input [{ name: "x" data_type: TYPE_FP32 dims: [-1, 1] }]'
-            'output [{ name: "y" data_type: TYPE_FP32 dims: [-1, 1] }]'
-        )
+        made_model(tmp_path / f"waiting_{number}", WAITING % MODELS)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(MODELS)))
     with TritonServer(tmp_path) as server:
         assert len(server.models) == MODELS
+
+
+def test_a_start_is_repeated_after_damage_to_shared_memory(tmp_path):
+    model = made_model(tmp_path / "damaging", DAMAGING % "once")
+    with TritonServer(tmp_path) as server:
+        assert (model / "begun").exists()
+        assert server.is_ready()
+
+
+def test_damage_at_each_start_is_an_error(tmp_path):
+    made_model(tmp_path / "damaging", DAMAGING % "always")
+    with pytest.raises(ServerError, match=r"ended during its start[\s\S]*lock_exception"):
+        TritonServer(tmp_path).start()
 
 
 @pytest.mark.long

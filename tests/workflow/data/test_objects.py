@@ -199,7 +199,7 @@ def test_storage_options_are_for_objects_and_stay_secret():
 def test_without_obstore_files_are_read_and_objects_are_an_error(raw, monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     assert read(raw).height == 6
-    with pytest.raises(WorkflowError, match=r"obstore.*pip install 'parquet-to-triton\[objects\]'"):
+    with pytest.raises(WorkflowError, match=r'obstore.*pip install "parquet-to-triton\[objects\]'):
         read("s3://ratings/raw")
 
 
