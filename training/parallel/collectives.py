@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,30 +84,35 @@ class Collectives:
         return tf.raw_ops.CollectiveAllToAllV2(input=tensor, **self._common(self.device, number))
 
     def compiled(
-        self, sums: Sequence[tf.Tensor], parts: Sequence[tf.Tensor]
-    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Sums over the workers, and rows of all workers, in one function of XLA; on GPUs.
+        self,
+        means: Sequence[tf.Tensor],
+        sums: Sequence[tf.Tensor],
+        parts: Sequence[tf.Tensor],
+    ) -> list[list[tf.Tensor]]:
+        """Means and sums over the workers, and rows of all workers, in one function of XLA; on GPUs.
 
         NCCL's kernels wait in the queue of the GPU, as all others do. TensorFlow's own operations
         end only when the GPU has ended them, so that the host, which sends no work meanwhile, can
-        never be ahead of it. XLA knows sums alone: rows are sent as sums with zeros.
+        never be ahead of it. XLA knows sums alone, and joins those of one dtype: rows are sent as sums
+        with zeros.
 
         Args:
+            means: tensors of floats, each with the same shape on all workers.
             sums: tensors, each with the same shape on all workers.
             parts: tensors (n, ...), each with the same shape on all workers.
 
         Returns:
-            the sums; for each of `parts` the rows of all workers by rank, (workers * n, ...).
+            the means; the sums; for each of `parts` the rows of all workers by rank, (workers * n, ...).
         """
+        given = [list(means), list(sums), list(parts)]
         if tf.executing_eagerly():
-            totals, joined = self._exchange(list(sums), list(parts))
-            return totals, joined
+            return list(self._exchange(*given))
         earlier = tf.compat.v1.get_default_graph().get_collection_ref(_ORDER)
         # In the same order on all workers: else one waits for what another has not begun.
         with tf.control_dependencies(earlier[-1:]):
-            totals, joined = self._exchange(list(sums), list(parts))
-        earlier += [*totals, *joined][:1]
-        return totals, joined
+            exchanged = list(self._exchange(*given))
+        earlier += [*itertools.chain(*exchanged)][:1]
+        return exchanged
 
     @functools.cached_property
     def _exchange(self) -> Any:
@@ -128,8 +134,9 @@ class Collectives:
                 tf.concat([part if n == self.rank else zeros for n in range(self.size)], 0)
             )
 
-        def exchange(sums: list[tf.Tensor], parts: list[tf.Tensor]) -> Any:
-            return [total(tensor) for tensor in sums], [every(part) for part in parts]
+        def exchange(means: list[tf.Tensor], sums: list[tf.Tensor], parts: list[tf.Tensor]) -> Any:
+            averaged = [total(tensor) / self.size for tensor in means]
+            return averaged, [total(tensor) for tensor in sums], [every(part) for part in parts]
 
         return tf.function(exchange, autograph=False, jit_compile=True, reduce_retracing=True)
 

@@ -31,6 +31,7 @@ class EqualSteps:
             zeros = tf.zeros([workers.size, 2], tf.int64)
             self._states = tf.Variable(zeros, trainable=False)
             self._epoch = tf.Variable(0, trainable=False, dtype=tf.int64)
+            self._zero = tf.Variable(0, trainable=False)
 
     def begin(self, iterator: Any) -> None:
         """Count epochs, each of which has an iterator of its own."""
@@ -40,7 +41,7 @@ class EqualSteps:
             self._epoch.assign_add(1)
 
     def compare(self, batch: tf.Tensor, tables: Sequence[tf.Tensor]) -> tf.Tensor:
-        """The number of looked-up rows of each worker in each table: (workers, tables).
+        """Each worker's rows of the batch, and rows that it has looked up in each table: (workers, 1 + tables).
 
         All on the host, which knows shapes without waiting for a GPU. Fails if the workers' batches
         or epochs differ, so that the gradients of unlike steps are never mixed.
@@ -49,21 +50,24 @@ class EqualSteps:
             batch: a tensor of the batch with one entry for each row.
             tables: the rows of gradients of tables.
         """
-        # Of an unknown length: one that TensorFlow knows it would tell the others even if the step
-        # then finds no batch.
-        batch = tf.compat.v1.placeholder_with_default(batch, [None] * len(batch.shape))
-        # Not on the host's device, to which the rows themselves would be copied.
-        found = [tf.shape(part)[0] for part in (batch, *tables)]
+        with tf.device(self._collectives.host):
+            zero = self._zero.read_value()
+        # Where the batch is: to the host the rows themselves would be copied. The shape as an operation,
+        # with a variable added: a length that TensorFlow knows it would tell the others even if the step
+        # then finds no batch, or after a wait for the GPU, by a control edge from the batch.
+        with tf.device(self._collectives.device):
+            count = tf.raw_ops.Shape(input=batch)[:1] + zero
+        found = [count, *(tf.shape(rows)[:1] for rows in tables)]
         self._tables = len(tables)
         with tf.device(self._collectives.host):
-            own = tf.stack([tf.cast(count, tf.int64) for count in found])
+            own = tf.concat([tf.cast(count, tf.int64) for count in found], axis=0)
             counts, kept = self._exchanged(own)
             equal = tf.reduce_all(tf.equal(kept, kept[0]))
             with tf.control_dependencies([tf.debugging.Assert(equal, ["workers differ"])]):
                 return tf.cast(counts, tf.int32)
 
     def count(self, tables: Sequence[tf.Tensor]) -> tf.Tensor:
-        """`compare` in a step of which the batches have been compared before."""
+        """Rows of all workers in each table, (workers, tables), where the batches were compared before."""
         self._later = self._later or self._collectives.reserve(1)
         found = [tf.shape(rows)[0] for rows in tables]
         if not found:
@@ -109,8 +113,7 @@ class EqualSteps:
         ) from cause
 
     def _exchanged(self, own: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Counts of all workers' rows in tables, and their epochs and rows, which are kept."""
-        with tf.control_dependencies([own]):  # not without a batch
-            own = tf.concat([self._epoch.read_value()[tf.newaxis], own], axis=0)
+        """Counts of all workers' rows, and their epochs and rows of the batch, which are kept."""
+        own = tf.concat([self._epoch.read_value()[tf.newaxis], own], axis=0)
         every = self._collectives.gathered(own[tf.newaxis], self._number, self._collectives.host)
-        return every[:, 2:], self._states.assign(every[:, :2])
+        return every[:, 1:], self._states.assign(every[:, :2])

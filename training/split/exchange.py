@@ -19,6 +19,10 @@ from training.sharding.layout import layout_of
 from training.split.table_gradient import TableGradient, divided_by_height
 from training.tables.shared_table import SharedTable
 
+# A tensor with the variable that it is about.
+_Local = tuple[tf.Tensor, keras.Variable]
+# Mean gradients, sums of changes, and the gradients of tables.
+_Exchanged = tuple[list[tf.Tensor], list[tf.Tensor], list[tf.IndexedSlices]]
 # Bytes of a piece: large ones use the network well; of several, the first travels while the
 # optimizer's other work goes on.
 _PIECE = 32 << 20
@@ -27,7 +31,7 @@ _PIECE = 32 << 20
 class Exchange:
     """An exchange after which each worker has the gradients of one worker with all rows.
 
-    Dense gradients travel in few pieces and are averaged. Gradients of tables travel as rows and
+    Dense gradients travel together and are averaged. Gradients of tables travel as rows and
     their values, of which each worker then has those of all. On a CPU a worker sums those of a
     repeated row first; on a GPU only in small tables, since it knows no number of distinct rows
     without waiting. Those of divided tables are already where their rows are. What a step adds
@@ -99,15 +103,21 @@ class Exchange:
                 self._model.reset_metrics()
         return [tf.identity(variable.value) for variable in self._changing()]
 
-    def begin(self, x: Any, y: Any) -> list[Any]:
-        """A comparison of the steps, to be awaited by lookups that all workers do together.
+    def begin(self, x: Any, y: Any, *, without_lists: bool = False) -> list[tf.Tensor]:
+        """A comparison of the steps as soon as there is a batch, or nothing if it has to wait.
+
+        Lookups that all workers do together await it. And on a GPU, without lists, the number of rows
+        of the batch decides all others, so the comparison takes place while the host sends the rest of
+        the step.
 
         Args:
             x: features of the batch.
             y: labels; None in prediction, where rows are not compared.
+            without_lists: whether the model takes none.
         """
         rows = tf.zeros([1]) if y is None else by_row(x, y)
-        return [self.steps.compare(rows, [])] if self.looks_up else []
+        decided = without_lists and self._collectives.on_gpu and _have_fixed_lengths(x)
+        return [self.steps.compare(rows, [])] if self.looks_up or decided else []
 
     def evaluated(self, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A step of evaluation or prediction whose lookups all workers do together."""
@@ -129,6 +139,7 @@ class Exchange:
         variables: Sequence[keras.Variable],
         batch: tf.Tensor,
         before: Sequence[tf.Tensor],
+        compared: Sequence[tf.Tensor],
     ) -> tuple[list[Any], Mapping[str, Any]]:
         """Gradients of all workers, and metrics of all rows so far.
 
@@ -137,6 +148,7 @@ class Exchange:
             variables: the model's.
             batch: a tensor of the batch with one entry for each row.
             before: state before the step: see `before`.
+            compared: see `begin`.
         """
         changing = self._changing()
         is_table = [
@@ -154,16 +166,22 @@ class Exchange:
             if isinstance(grad, tf.Tensor)
         ]
         changes = [(v.value - old, v) for v, old in zip(changing, before, strict=True)]
-        rows = [table.rows for table in tables]
-        compared = self.steps.count(rows) if self.looks_up else None
-        counts = self.steps.compare(batch, rows) if compared is None else compared
-        with tf.control_dependencies([counts]):
-            totals, every = self._exchanged([*dense, *changes], tables, counts)
-        means = iter([total / self.workers.size for total in totals[: len(dense)]])
-        self._change(changing, before, totals[len(dense) :])
-        slices = iter(every)
+        rows, counts = [table.rows for table in tables], None
+        if self.looks_up:
+            counts = self.steps.count(rows)
+        elif not compared:
+            compared = [self.steps.compare(batch, rows)]
+            with tf.device(self._collectives.host):
+                counts = compared[0][:, 1:]
+        if self._collectives.on_gpu:
+            found = self._on_gpu(dense, changes, tables, compared[0], counts)
+        else:
+            found = self._on_cpu(dense, changes, tables, counts)
+        means, totals, every = found
+        self._change(changing, before, totals)
+        slices, own = iter(every), iter(means)
         averaged = [
-            next(slices) if kept else next(means) if isinstance(grad, tf.Tensor) else grad
+            next(slices) if kept else next(own) if isinstance(grad, tf.Tensor) else grad
             for grad, kept in zip(gradients, is_table, strict=True)
         ]
         return averaged, self._model.get_metrics_result()
@@ -188,60 +206,66 @@ class Exchange:
         gradient = distinct_rows(gradient, table)
         return TableGradient(gradient.indices, gradient.values, gradient.dense_shape)
 
-    def _exchanged(
+    def _on_gpu(
         self,
-        local: Sequence[tuple[tf.Tensor, keras.Variable]],
+        dense: Sequence[_Local],
+        changes: Sequence[_Local],
         tables: Sequence[TableGradient],
-        counts: tf.Tensor,
-    ) -> tuple[list[tf.Tensor], list[tf.IndexedSlices]]:
-        """The sums over the workers of tensors, and the mean gradients of tables.
+        compared: tf.Tensor,
+        counts: tf.Tensor | None,
+    ) -> _Exchanged:
+        """All in one function of XLA; rows beyond the table are padding.
 
         Args:
-            local: each tensor with the variable that it is about.
+            dense: gradients.
+            changes: of metrics and layers.
             tables: this worker's gradients.
-            counts: the number of rows of each worker in each table, on the host.
+            compared: on the host, after which the exchange may begin.
+            counts: of rows of each worker in each table, on the host; None if all have as many.
         """
+        collectives = self._collectives
+        means, parts = [tensor for tensor, _ in dense], []
+        for place, table in enumerate(tables):
+            rows, values = table.rows, table.values / collectives.size
+            if counts is not None:
+                with tf.device(collectives.host):
+                    length, _ = common_length(tf.reduce_max(counts[:, place]))
+                rows, values = lengthened(rows, length, table.shape[0]), lengthened(values, length)
+            parts += [rows, values]
+            means += table.small[:1]
+        sums = [tensor for tensor, _ in changes]
+        sums += [marks for table in tables for marks in table.small[1:]]
+        sums.append(_zero_after(compared, collectives.host))
+        means, sums, every = collectives.compiled(means, sums, parts)
+        small, marks = iter(means[len(dense) :]), iter(sums[len(changes) :])
+        gradients = []
+        for place, table in enumerate(tables):
+            own = [next(each) for _, each in zip(table.small, (small, marks), strict=False)]
+            rows, values = every[2 * place], every[2 * place + 1]
+            gradients.append(table.with_small(rows, values, own))
+        return means[: len(dense)], sums[: len(changes)], gradients
+
+    def _on_cpu(
+        self,
+        dense: Sequence[_Local],
+        changes: Sequence[_Local],
+        tables: Sequence[TableGradient],
+        counts: tf.Tensor,
+    ) -> _Exchanged:
+        """One operation after another; each has a number for each of its lengths."""
+        local, first = [*dense, *changes], self._numbers_of_pieces
         variables = [variable for _, variable in local]
         places = _pieces(variables)
         pieces = [
             tf.concat([tf.reshape(local[place][0], [-1]) for place in piece], axis=0)
             for piece in places
         ]
-        exchanged = self._on_gpu if self._collectives.on_gpu else self._on_cpu
-        sums, gradients = exchanged(pieces, tables, counts)
-        return _unjoined(sums, places, variables), gradients
-
-    def _on_gpu(
-        self, pieces: list[tf.Tensor], tables: Sequence[TableGradient], counts: tf.Tensor
-    ) -> tuple[list[tf.Tensor], list[tf.IndexedSlices]]:
-        """All in one function of XLA; rows beyond the table are padding."""
-        collectives, parts = self._collectives, []
-        small = [tensor for table in tables for tensor in table.small]
-        for place, table in enumerate(tables):
-            with tf.device(collectives.host):
-                length, _ = common_length(tf.reduce_max(counts[:, place]))
-            parts += [
-                lengthened(table.rows, length, table.shape[0]),
-                lengthened(table.values / collectives.size, length),
-            ]
-        sums, every = collectives.compiled([*pieces, *small], parts)
-        sums, small = sums[: len(pieces)], sums[len(pieces) :]
-        gradients = []
-        for place, table in enumerate(tables):
-            own, small = small[: len(table.small)], small[len(table.small) :]
-            own = [own[0] / collectives.size, *own[1:]] if own else []
-            gradients.append(table.with_small(every[2 * place], every[2 * place + 1], own))
-        return sums, gradients
-
-    def _on_cpu(
-        self, pieces: list[tf.Tensor], tables: Sequence[TableGradient], counts: tf.Tensor
-    ) -> tuple[list[tf.Tensor], list[tf.IndexedSlices]]:
-        """One operation after another; each has a number for each of its lengths."""
-        first = self._numbers_of_pieces
-        sums = [self._collectives.total(piece, first + n) for n, piece in enumerate(pieces)]
-        return sums, [
-            self._gathered(table, counts[:, place], place) for place, table in enumerate(tables)
-        ]
+        with tf.control_dependencies([counts]):
+            sums = [self._collectives.total(piece, first + n) for n, piece in enumerate(pieces)]
+        totals = _unjoined(sums, places, variables)
+        means = [total / self.workers.size for total in totals[: len(dense)]]
+        gathered = [self._gathered(table, counts[:, n], n) for n, table in enumerate(tables)]
+        return means, totals[len(dense) :], gathered
 
     def _gathered(self, table: TableGradient, counts: tf.Tensor, place: int) -> tf.IndexedSlices:
         """The rows of all workers, with values divided by the number of workers.
@@ -297,6 +321,26 @@ def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
     if tensor is None:
         return None
     return tf.zeros([1, *(length or 1 for length in tensor.shape[1:])], tensor.dtype)
+
+
+def _have_fixed_lengths(x: Any) -> bool:
+    """Whether all features have the same shape in each batch, apart from the number of rows."""
+    return all(None not in tensor.shape[1:] for tensor in keras.tree.flatten(x))
+
+
+def _zero_after(counts: tf.Tensor, host: str) -> tf.Tensor:
+    """A zero on the GPU, (1,), that is there after the host has the counts.
+
+    A control edge from the host to a GPU is sent behind all queued work, and the host waits until it
+    has arrived. The shape of a tensor is read on the host.
+
+    Args:
+        counts: of rows, on the host, at least 0.
+        host: its device.
+    """
+    with tf.device(host):
+        shape = tf.maximum([1], -tf.reduce_max(counts))
+    return tf.fill(shape, 0.0)
 
 
 def _unjoined(

@@ -79,9 +79,9 @@ class SplitStep:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         before = [] if self._exchange is None else self._exchange.before(y, weight)
         tables = self.parts.lookup.trainable_variables
-        ready = [] if self._exchange is None else self._exchange.begin(x, y)
         # Decided here, since checks of ids are switched on and off after compiling.
         joined = is_compilable(self.parts)
+        ready = [] if self._exchange is None else self._exchange.begin(x, y, without_lists=joined)
         if self._on_gpu:
             y, weight = _widened((y, weight))
             x = x if joined and self._xla else _widened(x)
@@ -92,8 +92,7 @@ class SplitStep:
             held = [table for table in tables if layout_of(table) is None]
             with (
                 tf.GradientTape(watch_accessed_variables=False) as tape,
-                recorded(tape) as lookups,
-                tf.control_dependencies(ready),
+                recorded(tape, ready) as lookups,
             ):
                 tape.watch([table.value for table in held])
                 border = self._look_up(x)
@@ -112,7 +111,7 @@ class SplitStep:
         logs = self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
         ordered = [gradients.get(id(variable)) for variable in variables]
         if self._exchange is not None:
-            ordered, logs = self._exchange(ordered, variables, by_row(x, y), before)
+            ordered, logs = self._exchange(ordered, variables, by_row(x, y), before, ready)
         with tf.control_dependencies([predicted]):
             self.model.optimizer.apply(ordered, variables)
         return logs

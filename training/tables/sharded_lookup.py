@@ -23,10 +23,12 @@ class Recorded:
 
     Attributes:
         tape: watches the vectors that arrive.
+        ready: on the host, awaited by the lookups.
         lookups: in their order.
     """
 
     tape: tf.GradientTape
+    ready: Sequence[tf.Tensor]
     lookups: list[Looked] = field(default_factory=list)
 
 
@@ -58,7 +60,7 @@ class LookedOnGpu:
             upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
         """
         upstream = tf.convert_to_tensor(upstream) / self.collectives.size
-        _, (values,) = self.collectives.compiled([], [lengthened(upstream, self.length)])
+        _, _, (values,) = self.collectives.compiled([], [], [lengthened(upstream, self.length)])
         shape = tf.constant(tuple(self.table.shape), tf.int64)
         return tf.IndexedSlices(self.layout.own_columns(values), self.held, shape)
 
@@ -110,9 +112,14 @@ _RECORDED: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
 
 
 @contextmanager
-def recorded(tape: tf.GradientTape) -> Iterator[list[Looked]]:
-    """The lookups inside the block, whose vectors the tape watches."""
-    record = Recorded(tape)
+def recorded(tape: tf.GradientTape, ready: Sequence[tf.Tensor]) -> Iterator[list[Looked]]:
+    """The lookups inside the block, whose vectors the tape watches.
+
+    Args:
+        tape: the step's.
+        ready: tensors on the host, which the exchanges of the lookups await there.
+    """
+    record = Recorded(tape, ready)
     before = _RECORDED.set(record)
     try:
         yield record.lookups
@@ -167,7 +174,9 @@ class Travel:
     def counts(self, rows: list[tf.Tensor]) -> tf.Tensor:
         """The number of rows that each worker has for each, (workers, workers), on the host."""
         found = [tf.shape(each)[0] for each in rows]
-        with tf.device(self.collectives.host):
+        record = _RECORDED.get()
+        ready = [] if record is None else record.ready
+        with tf.device(self.collectives.host), tf.control_dependencies(ready):
             own = tf.stack(found)[tf.newaxis]
             return self.collectives.gathered(own, self._count, self.collectives.host)
 
@@ -238,12 +247,12 @@ class ShardedLookup:
         counts = self._travel.counts([flat])
         with tf.device(collectives.host):
             length, _ = common_length(tf.reduce_max(counts))
-            start = length * collectives.rank
-        _, (every,) = collectives.compiled([], [lengthened(flat, length, layout.whole[0])])
+        _, _, (every,) = collectives.compiled([], [], [lengthened(flat, length, layout.whole[0])])
         held = layout.held(every)
         # A GPU reads zeros for rows beyond the table.
         own = layout.in_columns(tf.gather(table.value, held))
-        (vectors,), _ = collectives.compiled([own], [])
-        vectors = tf.stop_gradient(vectors[start : start + tf.shape(flat)[0]])
+        _, (vectors,), _ = collectives.compiled([], [own], [])
+        by_worker = tf.reshape(vectors, [collectives.size, length, layout.whole[1]])
+        vectors = tf.stop_gradient(by_worker[collectives.rank, : tf.shape(flat)[0]])
         _record(LookedOnGpu(table, vectors, held, length, layout, collectives))
         return tf.reshape(vectors, tf.concat([tf.shape(rows), [layout.whole[1]]], axis=0))
