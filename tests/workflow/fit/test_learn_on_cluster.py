@@ -1,6 +1,7 @@
 """A cluster learns in parts of the keys what one machine learns, also when workers are killed."""
 
 import os
+import pickle
 import time
 from collections import Counter
 
@@ -11,10 +12,12 @@ import pytest
 from distributed import Client, LocalCluster
 from distributed.core import Status
 from killed_workers import kill_in
+from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
 from workflow.fit import cluster, learn_on_cluster
 from workflow.fit.hash_parts import hash_parts
+from workflow.fit.learn_on_cluster import Held
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("cluster")]
 
@@ -74,16 +77,27 @@ def parts(client, monkeypatch):
 
     def recorded(futures):
         results = gather(futures)
-        received.extend(
-            tables
-            for tables in results
-            if all(isinstance(table, pl.DataFrame) for table in tables.values())
-        )
+        received.extend(each.tables for each in results if isinstance(each, Held))
         return results
 
     monkeypatch.setattr(learn_on_cluster, "ROWS_OF_A_PART", 60)
     monkeypatch.setattr(client, "gather", recorded)
     return received
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_tables_keep_their_types_on_their_way(protocol):
+    table = pl.DataFrame(
+        {
+            "key": pl.Series(["a", None], dtype=pl.Enum(["a", "b"])),
+            "sum": pl.Series([1, 2**100], dtype=pl.Int128),
+            "day": pl.Series([1, None], dtype=pl.Datetime("us", "Asia/Tokyo")),
+            "values": [[1.5, None], []],
+        }
+    )
+    held = pickle.loads(pickle.dumps(Held({(0, "a"): table, (1, "b"): table[:0]}), protocol))
+    assert_frame_equal(held.tables[0, "a"], table)
+    assert_frame_equal(held.tables[1, "b"], table[:0])
 
 
 def test_tables_merged_in_parts_are_those_of_one_machine(client, clicks, want, parts, tmp_path):
