@@ -231,17 +231,19 @@ class Exchange:
                 with tf.device(collectives.host):
                     length, _ = common_length(tf.reduce_max(counts[:, place]))
                 rows, values = lengthened(rows, length, table.shape[0]), lengthened(values, length)
-            parts += [rows, values]
+            parts += [] if table.is_all_small else [rows, values]
             means += table.small[:1]
         sums = [tensor for tensor, _ in changes]
         sums += [marks for table in tables for marks in table.small[1:]]
         sums.append(_zero_after(compared, collectives.host))
         means, sums, every = collectives.compiled(means, sums, parts)
-        small, marks = iter(means[len(dense) :]), iter(sums[len(changes) :])
+        small, marks, arrived = iter(means[len(dense) :]), iter(sums[len(changes) :]), iter(every)
         gradients = []
-        for place, table in enumerate(tables):
+        for table in tables:
             own = [next(each) for _, each in zip(table.small, (small, marks), strict=False)]
-            rows, values = every[2 * place], every[2 * place + 1]
+            rows, values = table.rows, table.values
+            if not table.is_all_small:
+                rows, values = next(arrived), next(arrived)
             gradients.append(table.with_small(rows, values, own))
         return means[: len(dense)], sums[: len(changes)], gradients
 

@@ -22,7 +22,7 @@ class TableGradient:
     """The gradient of a table on this worker.
 
     Attributes:
-        rows: numbers of rows, (n,), int64.
+        rows: numbers of rows, (n,), int64; of a known n, 0, if all columns are small.
         values: the gradient of these rows, (n, width).
         shape: of the table.
         small: of the rows of small columns the sums (m, width), and if it matters 1 for each row that
@@ -35,6 +35,11 @@ class TableGradient:
     shape: tf.Tensor
     small: list[tf.Tensor] = field(default_factory=list)
     small_rows: Any = None
+
+    @property
+    def is_all_small(self) -> bool:
+        """Whether there are no rows besides those of small columns."""
+        return bool(self.rows.shape[0] == 0)
 
     def with_small(
         self, rows: tf.Tensor, values: tf.Tensor, small: Sequence[tf.Tensor]
@@ -93,9 +98,13 @@ def divided_by_height(
         ones = tf.ones_like(places, tf.float32)
         sent.append(tf.tensor_scatter_nd_update(tf.zeros([ends[-1]]), places[:, tf.newaxis], ones))
     large = [n for n in range(len(columns)) if n not in small]
+    rows, values = tf.zeros([0], rows.dtype), tf.zeros([0, values.shape[1]], values.dtype)
+    if large:
+        rows = tf.reshape(_taken(by_column, large), [-1])
+        values = tf.reshape(_taken(of_column, large), [-1, values.shape[1]])
     return TableGradient(
-        tf.reshape(_taken(by_column, large), [-1]),
-        tf.reshape(_taken(of_column, large), [-1, values.shape[1]]),
+        rows,
+        values,
         shape,
         sent,
         np.concatenate([np.arange(start, start + height) for start, height in starts]),
@@ -106,5 +115,5 @@ def _taken(tensor: tf.Tensor, columns: Sequence[int]) -> tf.Tensor:
     """Some columns of (rows, columns, ...), by slices of neighbours."""
     runs = itertools.groupby(enumerate(columns), key=lambda pair: pair[1] - pair[0])
     spans = [[column for _, column in run] for _, run in runs]
-    parts = [tensor[:, span[0] : span[-1] + 1] for span in spans] or [tensor[:, :0]]
+    parts = [tensor[:, span[0] : span[-1] + 1] for span in spans]
     return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]
