@@ -14,6 +14,7 @@ from workflow.schema.exact_dtypes import inexact
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.schema.training_data import TrainingData
 
+from .fits import with_fits
 from .node import Node
 from .operator_node import OperatorNode
 from .resolution import resolve_graph
@@ -185,7 +186,8 @@ class FittedGraph:
 
     def _built(self) -> Program:
         if self._program is None:
-            self._program = self.steps_of(self._resolved()[self.nodes[-1]])
+            steps = self.steps_of(self._resolved()[self.nodes[-1]])
+            self._program = with_fits(steps) if self._has_seen_data else steps
         return self._program
 
     def steps_of(self, output: Resolved) -> Program:

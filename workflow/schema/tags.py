@@ -47,6 +47,19 @@ OWN = frozenset(
 # Properties that describe the values, and are dropped when these change.
 FACTS = frozenset({"cardinality", "domain", "embedding_size"})
 
+# The digest of what was learnt on the way to a column: see `workflow/graph/fits.py`.
+FIT = "fit"
+
+
+def fits_of(columns: Iterable[ColumnSchema]) -> dict[str, str]:
+    """The digests of the fits of the columns that have one.
+
+    Example:
+        >>> fits_of([ColumnSchema("user", "int64", properties={"fit": "9f"}), ColumnSchema("age", "int8")])
+        {'user': '9f'}
+    """
+    return {c.name: str(c.properties[FIT]) for c in columns if FIT in c.properties}
+
 
 def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
     """A column's tags and further ones, which win where they contradict each other.
