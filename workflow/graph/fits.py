@@ -20,7 +20,7 @@ _ROUNDED = 8
 def with_fits(program: Program) -> Program:
     """The same program, whose output columns have the digests of their fits.
 
-    A digest is of the tables and constants of the steps to a column, and of the digests of the data's
+    A digest is of the tables and numbers of the steps to a column, and of the digests of the data's
     columns that it is computed from, if another workflow has made these. A column without any has no
     digest. Which steps there are does not count, nor do further outputs, so that a part of a workflow
     has the digests of the whole, and a later version of the library computes the same steps in another
@@ -30,7 +30,7 @@ def with_fits(program: Program) -> Program:
         program: the steps of a fitted workflow.
 
     Returns:
-        a program whose `output_schema` has the property `fit`, 32 hexadecimal digits.
+        a program whose `output_schema` has the property `fit_digest`, 32 hexadecimal digits.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -38,7 +38,7 @@ def with_fits(program: Program) -> Program:
         ...     Workflow(["user"] >> ops.Categorify()).fit({"user": users}).output_schema["user"]
         ...     for users in ([7, 9], [9, 7, 7], [7, 8])
         ... ]
-        >>> [fit.properties["fit"] == fits[0].properties["fit"] for fit in fits]
+        >>> [fit.properties["fit_digest"] == fits[0].properties["fit_digest"] for fit in fits]
         [True, True, False]
     """
     outputs = []
@@ -74,11 +74,13 @@ def _ancestry(program: Program, number: int) -> Iterator[Step]:
 
 
 def _contents(step: Step) -> Iterator[bytes]:
-    if step.verb == "constant":
-        yield _of_array(np.array([step.parameters["value"]]))
-    for value in step.parameters.values():
+    for name, value in step.parameters.items():
         if isinstance(value, Column):
             yield value.derived(FIT, _Digest(value))
+        elif isinstance(value, list | tuple):
+            yield _of_array(np.array(value))
+        elif isinstance(value, bool | int | float) or (step.verb, name) == ("constant", "value"):
+            yield _of_array(np.array([value]))
 
 
 class _Digest:

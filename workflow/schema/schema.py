@@ -91,8 +91,8 @@ class ColumnSchema(metaclass=OwnNames):
         nullable: whether a row (for a list column: an element) may be null.
         tags: values of `Tags`, or the user's own words.
         properties: JSON-able facts: `cardinality` (rows that an embedding table needs),
-            `embedding_size`, `domain` ({"min", "max"}), `value_count` ({"min", "max"}) and `fit` (a
-            digest of what was learnt on the way to the column).
+            `embedding_size`, `domain` ({"min", "max"}), `value_count` ({"min", "max"}) and
+            `fit_digest` (of what was learnt on the way to the column).
         time: the kind of dates or times that int64 counts in microseconds since 1970-01-01: "date",
             "naive" (a time without a zone, counted as if it were in UTC), or the name of a time
             zone, such as "Europe/Berlin" (counted from 1970-01-01 UTC, whatever the zone). "" if

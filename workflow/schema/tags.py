@@ -48,14 +48,14 @@ OWN = frozenset(
 FACTS = frozenset({"cardinality", "domain", "embedding_size"})
 
 # The digest of what was learnt on the way to a column: see `workflow/graph/fits.py`.
-FIT = "fit"
+FIT = "fit_digest"
 
 
 def fits_of(columns: Iterable[ColumnSchema]) -> dict[str, str]:
     """The digests of the fits of the columns that have one.
 
     Example:
-        >>> fits_of([ColumnSchema("user", "int64", properties={"fit": "9f"}), ColumnSchema("age", "int8")])
+        >>> fits_of([ColumnSchema("user", "int64", properties={FIT: "9f"}), ColumnSchema("age", "int8")])
         {'user': '9f'}
     """
     return {c.name: str(c.properties[FIT]) for c in columns if FIT in c.properties}

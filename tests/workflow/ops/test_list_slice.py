@@ -62,7 +62,7 @@ def test_slices_of_ids_are_ids(operator, facts):
     data = {"x": [[10, 20, 30], [20], [40], None]}
     schema = Workflow(["x"] >> ops.Categorify() >> operator).fit(data).output_schema
     properties = dict(schema["x"].properties)
-    del properties["value_count"]
+    del properties["value_count"], properties["fit_digest"]
     assert properties == facts
     # Without this the models that are made of a schema have no embedding for the column.
     assert get_embedding_sizes(schema) == (({}, {"x": (7, 16)}) if facts else {})

@@ -1,0 +1,93 @@
+"""Equal fits have equal digests, and others have others, whatever the engine, the run or the outputs."""
+
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from workflow import Workflow, ops
+
+USERS = ["c", "a", "b", "a", None, "a", "b"]
+AGES = [31.5, 20.0, None, 44.25, 18.0, 60.0, 25.0]
+LABELS = [1, 0, 1, 1, 0, 0, 1]
+PROGRAM = f"""
+from workflow import Workflow, ops
+fitted = Workflow(["user"] >> ops.Categorify()).fit({{"user": {USERS!r}}})
+print(fitted.output_schema["user"].properties["fit_digest"])
+"""
+
+
+def make():
+    ids = ["user"] >> ops.Categorify()
+    numbers = ["age"] >> ops.FillMissing(0.0) >> ops.Normalize()
+    return Workflow(ids + numbers + "label")
+
+
+def digests(workflow):
+    return {
+        column.name: column.properties.get("fit_digest")
+        for column in workflow.output_schema.columns
+    }
+
+
+def fitted(users=USERS, ages=AGES):
+    return make().fit({"user": users, "age": ages, "label": LABELS})
+
+
+def test_the_order_of_rows_files_and_outputs_does_not_count(tmp_path):
+    found = digests(fitted())
+    assert digests(fitted(USERS[::-1], AGES[::-1])) == found
+    frame = pl.DataFrame({"user": USERS, "age": AGES, "label": LABELS})
+    for number, part in enumerate((frame[:3], frame[3:])):
+        part.write_parquet(tmp_path / f"{number}.parquet")
+    assert digests(make().fit(tmp_path)) == found
+    assert digests(fitted().remove_inputs(["label"])) == {k: found[k] for k in ("user", "age")}
+    assert digests(fitted().remove_inputs(["age"]))["user"] == found["user"]
+    assert found["label"] is None
+
+
+def test_another_vocabulary_of_equal_size_and_other_moments_are_other_fits():
+    found = digests(fitted())
+    renamed = digests(fitted(users=["c", "a", "x", "a", None, "a", "x"]))
+    assert renamed["user"] != found["user"]
+    assert renamed["age"] == found["age"]
+    # The same values, in another order of frequency.
+    assert digests(fitted(users=["c", "b", "a", "b", None, "b", "a"]))["user"] != found["user"]
+    assert digests(fitted(ages=[31.6, *AGES[1:]]))["age"] != found["age"]
+
+
+def test_a_saved_workflow_and_another_process_have_the_same(tmp_path):
+    workflow = fitted()
+    workflow.save(tmp_path / "saved")
+    assert digests(Workflow.load(tmp_path / "saved")) == digests(workflow)
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    alone = Workflow(["user"] >> ops.Categorify()).fit({"user": USERS})
+    assert run.stdout.strip() == digests(alone)["user"]
+
+
+def test_a_second_workflow_includes_the_first(tmp_path):
+    """A column that passes through keeps its digest, and what is computed from it has another one."""
+
+    def twice(users):
+        workflow = fitted(users)
+        workflow.transform_to_parquet(
+            {"user": USERS, "age": AGES, "label": LABELS}, tmp_path / users[0]
+        )
+        kept = ["user"] >> ops.Rename(postfix="_kept")
+        clipped = ["user"] >> ops.LambdaOp(lambda ids: ids.clip(0, 2)) >> ops.Rename(postfix="_few")
+        return digests(workflow), digests(Workflow(kept + clipped).fit(tmp_path / users[0]))
+
+    first, second = twice(USERS)
+    others = ["x", *USERS[1:]]
+    other_first, other_second = twice(others)
+    assert second["user_kept"] == first["user"]
+    assert other_second["user_kept"] == other_first["user"]
+    assert other_second["user_few"] != second["user_few"] != second["user_kept"]
+
+
+@pytest.mark.parametrize("scale", [1 + 1e-12, 1 - 1e-12])
+def test_sums_in_another_order_are_the_same_fit(scale):
+    assert digests(fitted(ages=[a and a * scale for a in AGES])) == digests(fitted())
