@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import NoneType
 from typing import Any
 
-from exporter.columns.embeddings import expect_room, spare_tables
+from exporter.columns.embeddings import expect_room, expect_same_fit, spare_tables
 from exporter.columns.hashed_bytes import expect_no_hashed_bytes
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
@@ -254,6 +254,8 @@ def _export(
         max_rows=_most_rows(taken, given),
     )
     plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
+    if not options.other_fit:
+        expect_same_fit(taken, workflow)
     expect_room(taken, plan.features)
     expect_server_memory(plan, taken)
     spare = spare_tables(taken, plan.features)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from training.errors import TrainingError
+from training.recorded_fits import KEY as FITS
+from training.recorded_fits import read_text
 from workflow import WorkflowError
 from workflow.data.sources import Source
 from workflow.schema.column import Array
@@ -28,6 +32,7 @@ class ItemVectors(metaclass=OwnNames):
     Attributes:
         ids: the items as they are in the raw data, (n), int64 or strings as objects.
         vectors: float32 (n, width).
+        fits: column -> digest of the fit whose features the vectors were computed from, if known.
 
     Example:
         >>> items = ItemVectors(np.array([7, 8]), np.eye(2, dtype="float32"))
@@ -37,6 +42,7 @@ class ItemVectors(metaclass=OwnNames):
 
     ids: Array
     vectors: Array
+    fits: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ItemVectors:
@@ -69,7 +75,7 @@ class ItemVectors(metaclass=OwnNames):
             raise TrainingError(f"Expected the items as parquet. Received: {error}") from error
         if not table.height:
             raise TrainingError(f"Expected at least one item in {path}. Received: none. {_REMEDY}")
-        return cls(_ids(table[ID], path), _vectors(table[VECTOR], path))
+        return cls(_ids(table[ID], path), _vectors(table[VECTOR], path), _fits(path))
 
     def __repr__(self) -> str:
         return f"ItemVectors({len(self.ids):,} items, width {self.width})"
@@ -116,6 +122,14 @@ class ItemVectors(metaclass=OwnNames):
                 f"Expected a query vector as wide as the items' vectors, {self.width}. "
                 f"Received: {width}. Take both from the towers of one model."
             )
+
+
+def _fits(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What `write_item_vectors` has written into the metadata of a single file."""
+    if not Path(path).is_file():
+        return {}
+    text = pl.read_parquet_metadata(Path(path)).get(FITS)
+    return {} if text is None else read_text(text, f"the metadata of {path}")
 
 
 def _ids(ids: pl.Series, path: Any) -> Array:

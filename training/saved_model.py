@@ -15,9 +15,11 @@ import tensorflow as tf
 
 from training.canonical import make_canonical
 from training.errors import TrainingError
+from training.fits import fits_of_model
 from training.keras_signature import model_signature
 from training.private import named_by_position
 from training.quiet import quiet
+from training.recorded_fits import write_fits
 from training.signature import ModelSignature
 from training.tables.bags import for_few_rows
 from workflow.data.object_stores import expect_local
@@ -60,6 +62,7 @@ def save_model(
         module = network_state(model, function)
         try:
             write_saved_model(module, folder, {signature: function})
+            write_fits(folder, fits_of_model(model))
         except tf.errors.OpError as error:
             raise TrainingError(
                 f"Expected to be able to write a SavedModel in {folder}. Received: {error.message} "

@@ -1,4 +1,4 @@
-"""Embeddings with fewer rows than the workflow has ids, or with more."""
+"""Networks of another fit, and embeddings with fewer rows than the workflow has ids, or with more."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from training.id_counts import id_count, too_small
 from training.network.network import Columns, Network
+from training.recorded_fits import other_fits
+from workflow import Workflow
+from workflow.errors import listed
+from workflow.schema.tags import fits_of
 from workflow.wire.request_rules import VALUES
 
 
@@ -32,6 +36,27 @@ def expect_room(network: Network, features: ServedColumns) -> None:
             raise ExportError(
                 too_small(column, counts[column], f"layer {layer!r} with {rows} rows.")
             )
+
+
+def expect_same_fit(network: Network, workflow: Workflow) -> None:
+    """Check that the network was trained on features of the workflow's fit, where it is known.
+
+    Args:
+        network: the exported network, which knows the fits that `train` has recorded.
+        workflow: the exported workflow.
+
+    Raises:
+        ExportError: another fit has made the features; names the columns.
+    """
+    recorded = {_column_of(own, network.columns): fit for own, fit in network.fits().items()}
+    if differ := other_fits(recorded, fits_of(workflow.output_schema.columns)):
+        raise ExportError(
+            "Expected the workflow whose fit has made the features that the network was trained on. "
+            f"Received: one of another fit, in which ids or numbers of {listed(differ)} mean something "
+            "else. Export the workflow that transformed the training data, as it was saved then, or "
+            "train again on what this one transforms. If the values mean the same: "
+            "ServingOptions(other_fit=True)."
+        )
 
 
 def spare_tables(network: Network, features: ServedColumns) -> tuple[str, ...]:

@@ -91,6 +91,8 @@ class ServingOptions(metaclass=OwnNames):
             instance counted, and all twice, as while a new version loads beside the old one. An
             export that needs more, by an estimate as of `report.memory`, is refused before anything
             is written. None for no limit.
+        other_fit: whether to export a network although another fit has made the features that it was
+            trained on: only if the ids and numbers of both fits mean the same.
         progress: whether the export shows its steps on standard error if it takes more than a second,
             as `Workflow.fit` does.
 
@@ -122,6 +124,7 @@ class ServingOptions(metaclass=OwnNames):
     max_string_bytes: int | None = None
     onnxruntime: str | None = None
     server_memory_gb: float | None = None
+    other_fit: bool = False
     progress: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
@@ -134,8 +137,7 @@ class ServingOptions(metaclass=OwnNames):
                 raise ExportError(
                     f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
                 )
-        if not isinstance(self.progress, bool):
-            raise ExportError(f"Expected progress as True or False. Received: {self.progress!r}.")
+        _expect_flags(progress=self.progress, other_fit=self.other_fit)
         for smallest, names in _COUNTS.items():
             for name in names:
                 _expect_count(name, getattr(self, name), smallest)
@@ -169,6 +171,7 @@ class ServingOptions(metaclass=OwnNames):
             "golden_rows": not self.warm_up,
             "onnxruntime": self.onnxruntime is None,
             "server_memory_gb": self.server_memory_gb is None,
+            "other_fit": not self.other_fit,
             # It has no effect on what is served.
             "progress": True,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
@@ -244,6 +247,12 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         )
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
+
+
+def _expect_flags(**flags: Any) -> None:
+    for name, given in flags.items():
+        if not isinstance(given, bool):
+            raise ExportError(f"Expected {name} as True or False. Received: {given!r}.")
 
 
 def _expect_memory(gigabytes: Any) -> None:

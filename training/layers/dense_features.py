@@ -18,6 +18,7 @@ from training.layers.embedding_collection import (
 )
 from training.layers.indicators import count_ids
 from training.layers.numbers import number_count, number_rows, widths_of
+from training.layers.records_fits import RecordsFits
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
 
@@ -25,7 +26,7 @@ AGGREGATIONS = ("concat", "stack")
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class DenseFeatures(keras.layers.Layer, metaclass=OwnNames):
+class DenseFeatures(RecordsFits, metaclass=OwnNames):
     """The embeddings of categorical columns and the continuous columns, joined.
 
     The order of the output is the order of the arguments: first the columns of
@@ -50,7 +51,7 @@ class DenseFeatures(keras.layers.Layer, metaclass=OwnNames):
         shared: column name -> the column of `embedding_sizes` whose table it shares, of the same
             size and combiner; `shared_embeddings` among feature columns say it themselves.
         shard: how the tables are divided among workers: see `EmbeddingCollection`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`, and `fits`, which `train` records.
 
     Call arguments:
         inputs: a dictionary: ids (N, 1) or a pair (values (nnz, 1), nnzs (N, 1)) for each column of

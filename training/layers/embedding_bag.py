@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.layers.records_fits import RecordsFits
 from training.sharding.division import division
 from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
@@ -17,7 +18,7 @@ from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class EmbeddingBag(keras.layers.Layer, metaclass=OwnNames):
+class EmbeddingBag(RecordsFits, metaclass=OwnNames):
     """Embeddings from one table, with the vectors of a list combined into one vector.
 
     Called with ids of shape (N, 1) it returns a vector for each row. Called with a pair `(values,
@@ -40,7 +41,7 @@ class EmbeddingBag(keras.layers.Layer, metaclass=OwnNames):
         embeddings_initializer: a Keras initializer for the table.
         validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
         shard: how the table is divided among workers: see `EmbeddingCollection`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`, and `fits`, which `train` records.
 
     Call arguments:
         inputs: ids (N, 1), or a pair of values (nnz, 1) and row lengths (N, 1), each of any integer

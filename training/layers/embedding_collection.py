@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.layers.embedding_bag import check_size, rows_of
+from training.layers.records_fits import RecordsFits
 from training.sharding.division import division
 from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
@@ -20,7 +21,7 @@ from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class EmbeddingCollection(keras.layers.Layer, metaclass=OwnNames):
+class EmbeddingCollection(RecordsFits, metaclass=OwnNames):
     """Embeddings of many columns of ids, single values and lists.
 
     The tables of all columns of one width are one variable, so that a step gathers, scatters and
@@ -41,7 +42,7 @@ class EmbeddingCollection(keras.layers.Layer, metaclass=OwnNames):
             "row": rows of each table on all workers in turn; "column": a part of each vector on each
             worker; "auto": large tables by row, small ones whole; None: each worker holds all. All
             workers must make the layer, call it, and see `training.whole_tables` to save it.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`, and `fits`, which `train` records.
 
     Call arguments:
         inputs: a dictionary with ids (N, 1), or a pair (values (nnz, 1), nnzs (N, 1)), for each

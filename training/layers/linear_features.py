@@ -12,11 +12,12 @@ from training.errors import TrainingError
 from training.feature_columns.layer_arguments import read_linear
 from training.layers.embedding_collection import EmbeddingCollection, check_present
 from training.layers.numbers import number_count, number_rows, widths_of
+from training.layers.records_fits import RecordsFits
 from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class LinearFeatures(keras.layers.Layer, metaclass=OwnNames):
+class LinearFeatures(RecordsFits, metaclass=OwnNames):
     """A linear function of categorical and continuous columns: a weight for each id, and a bias.
 
     The weights of all ids of all columns are one variable. A list sums the weights of its values.
@@ -27,7 +28,7 @@ class LinearFeatures(keras.layers.Layer, metaclass=OwnNames):
             NVTabular, TensorFlow's feature columns: `categorical_column_with_identity`, not
             wrapped, and `numeric_column`.
         continuous: names of columns of numbers, or name -> k for vectors of k numbers.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`, and `fits`, which `train` records.
 
     Call arguments:
         inputs: a dictionary as `DenseFeatures` takes it.

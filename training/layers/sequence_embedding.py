@@ -8,12 +8,13 @@ import keras
 import tensorflow as tf
 
 from training.layers.embedding_bag import EmbeddingBag
+from training.layers.records_fits import RecordsFits
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class SequenceEmbedding(keras.layers.Layer, metaclass=OwnNames):
+class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
     """Vectors of a sequence of ids and of a target, from one table, each with its position's vector.
 
     The position is the distance to the target: 0 of the target itself, 1 of the newest id. The
@@ -25,7 +26,7 @@ class SequenceEmbedding(keras.layers.Layer, metaclass=OwnNames):
         length: the width of the sequence, L.
         embeddings_initializer: a Keras initializer of both tables.
         shard: how the table of ids is divided among workers: see `EmbeddingCollection`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `keras.layers.Layer`, and `fits`, which `train` records.
 
     Call arguments:
         sequence: ids (N, L).

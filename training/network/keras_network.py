@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
+from training.fits import fits_of_model
 from training.keras_signature import model_signature
 from training.network.named_inputs import expect_single, name_inputs
 from training.network.network import Columns
@@ -70,6 +71,10 @@ class KerasNetwork:
         """The layer, the input and the rows of each table whose input can be determined."""
         for layer, name, rows in tables_of(self.model):
             yield layer, name.removesuffix(VALUES), rows
+
+    def fits(self) -> dict[str, str]:
+        """What `train` has recorded in the layers."""
+        return fits_of_model(self.model)
 
 
 def load_keras(path: Path) -> keras.Model:

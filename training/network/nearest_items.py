@@ -265,6 +265,10 @@ class NearestNetwork:
         """The tower's tables."""
         return self.tower.tables()
 
+    def fits(self) -> dict[str, str]:
+        """Those of the tower, and of the items whose vectors were written."""
+        return {**self.items.fits, **self.tower.fits()}
+
     def vectors(self, tensors: Mapping[str, Array]) -> Array:
         """The tower's vectors, (N, width)."""
         return self.tower.answer(tensors)[self.vector.name]

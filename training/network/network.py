@@ -40,6 +40,9 @@ class Network(Protocol):
     def tables(self) -> Iterable[tuple[str, str, int]]:
         """The layer, the input and the rows of each table of which these can be determined."""
 
+    def fits(self) -> Mapping[str, str]:
+        """Input -> digest of the fit that made its column in training, where that was recorded."""
+
 
 class TensorFlowNetwork(Network, Protocol):
     """A network that TensorFlow runs.

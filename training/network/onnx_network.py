@@ -17,6 +17,7 @@ from training.network.named_inputs import expect_distinct, expect_known, name_in
 from training.network.network import Columns
 from training.network.onnx_file import OnnxFile
 from training.network.onnx_session import call_session
+from training.recorded_fits import fits_in
 from training.signature import ModelSignature, TensorSpec, check_name
 from workflow.errors import in_a_line
 from workflow.schema.column import Array
@@ -144,6 +145,10 @@ class OnnxNetwork:
     def tables(self) -> tuple[()]:
         """None: a graph does not say which of its inputs are positions in a table."""
         return ()
+
+    def fits(self) -> dict[str, str]:
+        """Those of which the file's metadata says that they were trained on."""
+        return fits_in(self.model.file.proto.metadata_props)
 
     def _own(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Tensors by column as tensors by input."""

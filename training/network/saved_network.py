@@ -22,6 +22,7 @@ from training.network.servable import (
     traced,
     weight_bytes,
 )
+from training.recorded_fits import read_fits
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
@@ -46,6 +47,7 @@ class SavedNetwork:
     in_tensorflow = True
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             self._loaded = tf.saved_model.load(str(path))
         except Exception as error:  # TensorFlow raises errors of any type
@@ -119,6 +121,10 @@ class SavedNetwork:
     def tables(self) -> tuple[()]:
         """None: a graph does not say which of its inputs are positions in a table."""
         return ()
+
+    def fits(self) -> dict[str, str]:
+        """Those that `save_model` has written beside it."""
+        return read_fits(self._path)
 
     def state(self) -> Any:
         """The loaded model."""

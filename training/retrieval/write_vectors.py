@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.errors import TrainingError
+from training.fits import fits_of_model
 from training.item_vectors import ID, VECTOR
+from training.recorded_fits import KEY as FITS
+from training.recorded_fits import other_fits
 from training.retrieval.towers import tower
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
+from workflow.errors import listed
 from workflow.expressions.polars.series import to_column
 from workflow.expressions.program.program import build
 from workflow.progress.stage import advance, showing
 from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Array
+from workflow.schema.tags import fits_of
 
 
 def write_item_vectors(
@@ -68,6 +74,12 @@ def write_item_vectors(
             "Expected the workflow with which the model was trained. Received: one that does not make "
             f"{', '.join(unknown)}, which the candidate's tower takes. It makes "
             f"{', '.join(workflow.output_schema)}."
+        )
+    fits = fits_of(workflow.output_schema.columns)
+    if differ := other_fits(fits_of_model(candidate), fits):
+        raise TrainingError(
+            "Expected the workflow whose fit has made the features that the model was trained on. "
+            f"Received: one of another fit, in which {listed(differ)} means something else."
         )
     try:
         target, source = as_path(path), Source.of(items, known=workflow.input_schema)
@@ -120,11 +132,13 @@ def _write(
     path: Path, candidate: keras.Model, workflow: Workflow, pieces: Any, id_: str, batch_rows: int
 ) -> int:
     rows, writer = 0, None
+    fits = fits_of(workflow.output_schema.select(candidate.input).columns)
+    notes = {FITS: json.dumps(fits)} if fits else None
     try:
         for piece in pieces:
             for table in piece.collect().iter_slices(batch_rows):
                 arrow = _batch(candidate, workflow, table, id_)
-                writer = writer or pq.ParquetWriter(path, arrow.schema)
+                writer = writer or pq.ParquetWriter(path, arrow.schema.with_metadata(notes))
                 writer.write_table(arrow)
                 rows += table.height
                 advance(table.height)

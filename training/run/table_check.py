@@ -1,4 +1,4 @@
-"""Comparison of a model's tables with the ids of its data, before the first step."""
+"""Comparison of a model with the ids and the fit of its data, before the first step."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ import keras
 
 from loader import KerasSequenceLoader
 from training.errors import TrainingError
+from training.fits import fits_of_model, record_fits
 from training.id_counts import id_count, too_small
 from training.private import node_of
+from training.recorded_fits import other_fits
 from training.table_sizes import tables_of
+from workflow.errors import listed
+from workflow.schema.tags import fits_of
 
 
 def check_tables(model: keras.Model, data: Any) -> None:
     """Check that each table has a row for every id of its column, by the schema of the data.
 
     Only a loader knows a schema; it is the `_schema.json` that `transform_to_parquet` writes, or
-    its argument. Tables whose ids the model computes from a column are not compared.
+    its argument. Tables whose ids the model computes from a column are not compared. The fits that
+    the data comes from are recorded in the model, for its next training and its export.
 
     Args:
         model: the model to train.
         data: as for `train`.
 
     Raises:
-        TrainingError: a table has fewer rows than its column has ids.
+        TrainingError: a table has fewer rows than its column has ids, or the model was trained on
+            another fit.
     """
     if not isinstance(data, KerasSequenceLoader):
         return
@@ -36,6 +42,21 @@ def check_tables(model: keras.Model, data: Any) -> None:
         if rows < counts.get(column, 0):
             received = f"layer {layer!r} with {rows} rows."
             raise TrainingError(too_small(column, counts[column], received))
+    _check_fits(model, data)
+
+
+def _check_fits(model: keras.Model, data: KerasSequenceLoader) -> None:
+    inputs = getattr(model, "input", None)
+    names = inputs if isinstance(inputs, Mapping) else ()
+    fits = fits_of([column for column in data.input_schema.columns if column.name in names])
+    recorded = fits_of_model(model)
+    if differ := other_fits(recorded, fits):
+        raise TrainingError(
+            "Expected data that the same fit has made as the data that the model was trained on. "
+            f"Received: data in which another fit has made {listed(differ)}: equal ids stand for other "
+            "values. Train a new model on it, or transform the data with the earlier workflow."
+        )
+    record_fits(model, recorded | fits)
 
 
 def _columns_of_inputs(model: keras.Model) -> dict[str, str]:
