@@ -260,10 +260,13 @@ def _expect_made_by(
 
 def _difference(made: ColumnSchema, own: ColumnSchema) -> str:
     """The first difference of two columns, in words."""
+    from workflow.schema.tags import FIT  # noqa: PLC0415 - so that help is shown at once
+
     facts = [column.to_json() | column.to_json()["properties"] for column in (made, own)]
-    name = next(
-        n
-        for n in sorted(facts[0] | facts[1])
-        if n != "properties" and facts[0].get(n) != facts[1].get(n)
+    differ = [name for name in facts[0] | facts[1] if facts[0].get(name) != facts[1].get(name)]
+    names = sorted({*differ} - {"properties", FIT})
+    if not names:
+        return "another fit has made it"
+    return (
+        f"its {names[0]} is {facts[0].get(names[0])}, that of the workflow {facts[1].get(names[0])}"
     )
-    return f"its {name} is {facts[0].get(name)}, that of the workflow {facts[1].get(name)}"

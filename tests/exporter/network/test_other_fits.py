@@ -1,0 +1,203 @@
+"""A network that was trained on the features of one fit is not served with those of another one.
+
+Both fits have vocabularies of equal sizes, so that nothing in the network's shape tells them apart.
+"""
+
+import json
+
+import keras
+import numpy as np
+import onnx
+import polars as pl
+import pytest
+from ensemble_command import ensemble
+from onnx import TensorProto, helper
+
+from exporter import ExportError, NearestItems, ServingOptions, export_ensemble
+from loader import KerasSequenceLoader
+from training import TrainingError, layers, models, save_model, train
+from training.retrieval import tower, write_item_vectors
+from workflow import Workflow, ops
+
+ROWS = 200
+
+
+def clicks(users, seed=0):
+    random = np.random.default_rng(seed)
+    return pl.DataFrame(
+        {
+            "user": random.choice(users, ROWS),
+            "age": random.normal(40, 9, ROWS),
+            "label": random.integers(0, 2, ROWS).astype("int8"),
+        }
+    )
+
+
+def fit(frame):
+    ids = ["user"] >> ops.Categorify(dtype="int32")
+    ages = ["age"] >> ops.Normalize(out_dtype="float32")
+    return Workflow(ids + ages + "label").fit(frame)
+
+
+@pytest.fixture(scope="module")
+def first():
+    return fit(clicks(["a", "b", "c", "d"]))
+
+
+@pytest.fixture(scope="module")
+def second():
+    return fit(clicks(["w", "x", "y", "z"], seed=1))
+
+
+@pytest.fixture(scope="module")
+def data(first, second, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    first.transform_to_parquet(clicks(["a", "b", "c", "d"]), folder / "first")
+    second.transform_to_parquet(clicks(["w", "x", "y", "z"], seed=1), folder / "second")
+    return folder
+
+
+def load(folder):
+    return KerasSequenceLoader(folder, batch_size=50, label_names=["label"])
+
+
+@pytest.fixture(scope="module")
+def model(first, data):
+    made = models.mlp(first.output_schema, hidden=(4,))
+    train(made, load(data / "first"))
+    return made
+
+
+def export(network, workflow, folder, **options):
+    return export_ensemble(
+        network, workflow, "clicks", folder, ["label"], serving=ServingOptions(**options)
+    )
+
+
+def saved(model, kind, folder):
+    if kind == "keras":
+        model.save(folder / "model.keras")
+        return folder / "model.keras"
+    if kind == "savedmodel":
+        save_model(model, folder / "model")
+        return folder / "model"
+    return model
+
+
+@pytest.mark.parametrize("kind", ["in memory", "keras", "savedmodel"])
+def test_an_export_takes_the_fit_of_the_training_alone(kind, model, first, second, tmp_path):
+    network = saved(model, kind, tmp_path)
+    with pytest.raises(ExportError, match=r"of another fit, in which ids or numbers of age, user"):
+        export(network, second, tmp_path / "models")
+    assert not (tmp_path / "models" / "clicks").exists()
+    report = export(network, first, tmp_path / "models")
+    assert "other_fit" not in str(report)
+    again = fit(clicks(["a", "b", "c", "d"])[::-1])
+    assert export(network, again, tmp_path / "models").published
+    text = " ".join(str(export(network, second, tmp_path / "models", other_fit=True)).split())
+    assert "other_fit on" in text
+
+
+def test_a_network_with_one_column_of_another_fit_is_refused(data, tmp_path):
+    """Ids of one fit, and numbers of another one."""
+    user = keras.Input((1,), name="user", dtype="int32")
+    age = keras.Input((1,), name="age", dtype="float32")
+    vector = layers.EmbeddingCollection({"user": (8, 4)})({"user": user})["user"]
+    output = keras.layers.Dense(1, "sigmoid", name="output")(
+        keras.layers.Concatenate()([vector, age])
+    )
+    made = keras.Model({"user": user, "age": age}, output)
+    train(made, load(data / "first"))
+    ages = ["age"] >> ops.Normalize(out_dtype="float32")
+    mixed = Workflow((["user"] >> ops.Categorify(dtype="int32")) + ages + "label")
+    frame = clicks(["a", "b", "c", "d"]).with_columns(pl.col("age") * 2)
+    with pytest.raises(ExportError, match="ids or numbers of age mean something"):
+        export(made, mixed.fit(frame), tmp_path / "models")
+
+
+def test_training_goes_on_with_the_same_fit_alone(model, data):
+    train(model, load(data / "first"))
+    with pytest.raises(TrainingError, match="in which another fit has made age, user: equal ids"):
+        train(model, load(data / "second"))
+    with pytest.raises(TrainingError, match="another fit has made age, user"):
+        train(model, load(data / "first"), load(data / "second"))
+
+
+def test_a_network_that_records_nothing_is_exported(first, second, data, tmp_path):
+    """Keras' own layers have no place for it."""
+    user = keras.Input((1,), name="user", dtype="int32")
+    vectors = keras.layers.Flatten()(keras.layers.Embedding(8, 4)(user))
+    made = keras.Model({"user": user}, keras.layers.Dense(1, "sigmoid", name="output")(vectors))
+    train(made, KerasSequenceLoader(data / "first", batch_size=50, label_names=["label"],
+                                    cat_names=["user"], cont_names=[]))  # fmt: skip
+    for workflow in (first, second):
+        export(made, workflow.remove_inputs("age"), tmp_path / "models")
+
+
+def test_an_onnx_network_may_say_its_fits(first, second, tmp_path):
+    given = helper.make_tensor_value_info("age", TensorProto.FLOAT, ["N", 1])
+    made = helper.make_tensor_value_info("output", TensorProto.FLOAT, ["N", 1])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["age"], ["output"])], "g", [given], [made]
+    )
+    network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    fits = {"age": first.output_schema["age"].properties["fit_digest"]}
+    helper.set_model_props(network, {"fit_digests": json.dumps(fits)})
+    onnx.save(network, str(tmp_path / "network.onnx"))
+    export(tmp_path / "network.onnx", first.remove_inputs("user"), tmp_path / "models")
+    with pytest.raises(ExportError, match="ids or numbers of age mean something"):
+        export(tmp_path / "network.onnx", second.remove_inputs("user"), tmp_path / "models")
+    helper.set_model_props(network, {"fit_digests": "[1]"})
+    with pytest.raises(ExportError, match="Expected a JSON object of the fit's digest by column"):
+        export(network, first.remove_inputs("user"), tmp_path / "models")
+
+
+def test_items_of_another_fit_are_refused(tmp_path):
+    frame = pl.DataFrame({"user": [1, 2, 3, 4] * 9, "item": [5, 6, 7, 8] * 9, "label": [1] * 36})
+
+    def make(data):
+        return Workflow((["user", "item"] >> ops.Categorify(dtype="int32")) + "label").fit(data)
+
+    workflow = make(frame)
+    other = make(frame.with_columns(pl.col("item") + 1))
+    workflow.transform_to_parquet(frame, tmp_path / "data")
+    sizes = workflow.output_schema.select(["user", "item"])
+    model = models.two_tower(sizes, query=["user"], candidate=["item"])
+    loader = KerasSequenceLoader(tmp_path / "data", batch_size=9, label_names=["label"])
+    train(model, loader, loss="binary_crossentropy")
+    items = frame.select("item").unique()
+    with pytest.raises(
+        TrainingError, match="one of another fit, in which item means something else"
+    ):
+        write_item_vectors(model, other, items, tmp_path / "items.parquet", id="item")
+    write_item_vectors(model, workflow, items, tmp_path / "items.parquet", id="item")
+
+    def nearest(pipeline):
+        network = NearestItems(tower(model, "query"), tmp_path / "items.parquet", 2)
+        export_ensemble(network, pipeline, "items", tmp_path / "models", ["label", "item"])
+
+    nearest(workflow)
+    # The query's features are the same: only the vectors of the items are stale.
+    with pytest.raises(ExportError, match="ids or numbers of item mean something else"):
+        nearest(other)
+
+
+def test_in_a_shell(model, second, data, tmp_path):
+    second.save(tmp_path / "workflow")
+    model.save(tmp_path / "model.keras")
+    names = [f"--workflow={tmp_path / 'workflow'}", f"--model={tmp_path / 'model.keras'}"]
+    places = [
+        f"--repository={tmp_path / 'models'}",
+        "--label=label",
+        "--no-html",
+        "--prove=process",
+    ]
+    command = ["export", "clicks", *names, *places]
+    refused = ensemble(*command)
+    assert refused.exit_code == 1
+    assert "in which ids or numbers of age, user mean something else" in refused.stderr
+    assert ensemble(*command, "--option=other_fit=True").exit_code == 0
+    output = f"--output={tmp_path / 'new.keras'}"
+    refused = ensemble("train", str(data / "first"), names[0], output, "--label=label")
+    assert refused.exit_code == 1
+    assert "column 'user' differs: another fit has made it" in refused.stderr
