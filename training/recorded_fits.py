@@ -14,16 +14,6 @@ KEY = "fit_digests"
 _FILE = Path("assets.extra") / f"{KEY}.json"
 
 
-def other_fits(recorded: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """The columns whose digests are known on both sides and differ.
-
-    Example:
-        >>> other_fits({"user": "9f", "item": "3a"}, {"user": "77", "age": "c0"})
-        ['user']
-    """
-    return [column for column, fit in recorded.items() if given.get(column, fit) != fit]
-
-
 def write_fits(folder: Path, fits: Mapping[str, str]) -> None:
     """Write digests into the folder of a SavedModel, where TensorFlow ignores them."""
     if fits:

@@ -78,7 +78,7 @@ class TrainingReport(metaclass=OwnNames):
         speed = f"{self.samples_per_second:,.0f} samples/s"
         lines = [f"{self.samples:,} samples in {self.seconds:.1f} s, {speed}"]
         if not self.samples:
-            lines = ["Nothing was left to train."]
+            lines = ["Nothing was trained: the checkpoint is from the last epoch."]
         elif self.mixing is not None:
             groups = "one row group" if self.mixing == 1 else f"{self.mixing:,} row groups"
             lines.append(f"A batch draws from {groups}.")

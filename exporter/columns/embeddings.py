@@ -6,10 +6,9 @@ from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from training.id_counts import id_count, too_small
 from training.network.network import Columns, Network
-from training.recorded_fits import other_fits
 from workflow import Workflow
 from workflow.errors import listed
-from workflow.schema.tags import fits_of
+from workflow.schema.tags import fits_of, other_fits
 from workflow.wire.request_rules import VALUES
 
 

@@ -18,12 +18,14 @@ from loader.frameworks.keras_loader import KerasSequenceLoader
 from loader.options import check_counts
 from loader.tensorflow.workers import replicas_of_worker
 from workflow.data.object_stores import expect_local
+from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import PARTIAL, file_hash, make_folder, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
+from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 2
+_FORMAT = 3
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 
@@ -110,6 +112,12 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if not (self._folder / _POINTER).exists():
             return 0
         content = _read(self._folder / _POINTER)
+        if differ := other_fits(content["fits"], fits_of(self._loader.input_schema.columns)):
+            raise LoaderError(
+                f"Expected the data of the checkpoint in {self._folder}. Received: data in which "
+                f"another fit of a workflow has made {listed(differ)}: equal ids stand for other values. "
+                "Give it the earlier data, or another folder."
+            )
         weights = self._folder / content["weights"]
         _expect_sum(weights, content["sum_of_weights"])
         if model.optimizer is not None and not model.optimizer.built:
@@ -227,6 +235,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             "sum_of_weights": file_hash(weights),
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._trail(self._batches),
+            "fits": fits_of(self._loader.input_schema.columns),
         }
 
 
@@ -248,7 +257,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise LoaderError(
             f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start afresh."
         ) from error
-    keys = {"format", "epoch", "steps", "weights", "sum_of_weights", "seeds", "loader"}
+    keys = {"format", "epoch", "steps", "weights", "sum_of_weights", "seeds", "loader", "fits"}
     known = content.keys() == keys and content["format"] == _FORMAT
     if not known or not _WEIGHTS.fullmatch(str(content["weights"])):
         raise LoaderError(

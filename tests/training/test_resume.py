@@ -93,7 +93,7 @@ def test_of_a_run_that_was_finished_nothing_is_left_to_train(tmp_path):
     again, loader = make(data)
     report = train(again, loader, loader, epochs=2, checkpoint=tmp_path / "checkpoint")
     assert (report.samples, report.samples_per_second) == (0, 0)
-    assert "Nothing was left to train" in str(report)
+    assert "Nothing was trained: the checkpoint is from the last epoch" in str(report)
     assert report.val_auc == pytest.approx(before.val_auc, abs=1e-6)
     for own, other in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(own, other)

@@ -18,7 +18,6 @@ from training.errors import TrainingError
 from training.fits import fits_of_model
 from training.item_vectors import ID, VECTOR
 from training.recorded_fits import KEY as FITS
-from training.recorded_fits import other_fits
 from training.retrieval.towers import tower
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
@@ -28,7 +27,7 @@ from workflow.expressions.program.program import build
 from workflow.progress.stage import advance, showing
 from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Array
-from workflow.schema.tags import fits_of
+from workflow.schema.tags import fits_of, other_fits
 
 
 def write_item_vectors(

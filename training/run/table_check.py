@@ -12,10 +12,9 @@ from training.errors import TrainingError
 from training.fits import fits_of_model, record_fits
 from training.id_counts import id_count, too_small
 from training.private import node_of
-from training.recorded_fits import other_fits
 from training.table_sizes import tables_of
 from workflow.errors import listed
-from workflow.schema.tags import fits_of
+from workflow.schema.tags import fits_of, other_fits
 
 
 def check_tables(model: keras.Model, data: Any) -> None:

@@ -61,6 +61,16 @@ def fits_of(columns: Iterable[ColumnSchema]) -> dict[str, str]:
     return {c.name: str(c.properties[FIT]) for c in columns if FIT in c.properties}
 
 
+def other_fits(recorded: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """The columns whose digests are known on both sides and differ.
+
+    Example:
+        >>> other_fits({"user": "9f", "item": "3a"}, {"user": "77", "age": "c0"})
+        ['user']
+    """
+    return [column for column, fit in recorded.items() if given.get(column, fit) != fit]
+
+
 def add_tags(tags: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
     """A column's tags and further ones, which win where they contradict each other.
 

@@ -14,7 +14,7 @@ from ensemble_command import ensemble
 from onnx import TensorProto, helper
 
 from exporter import ExportError, NearestItems, ServingOptions, export_ensemble
-from loader import KerasSequenceLoader
+from loader import KerasSequenceLoader, LoaderError
 from training import TrainingError, layers, models, save_model, train
 from training.retrieval import tower, write_item_vectors
 from workflow import Workflow, ops
@@ -121,6 +121,23 @@ def test_training_goes_on_with_the_same_fit_alone(model, data):
         train(model, load(data / "second"))
     with pytest.raises(TrainingError, match="another fit has made age, user"):
         train(model, load(data / "first"), load(data / "second"))
+
+
+def test_a_checkpoint_is_not_resumed_on_another_fit(first, data, tmp_path):
+    """A new model records nothing yet: the checkpoint does."""
+
+    def resumed(folder, epochs):
+        made = models.mlp(first.output_schema, hidden=(4,))
+        return train(made, load(data / folder), epochs=epochs, checkpoint=tmp_path / "run")
+
+    resumed("first", 1)
+    for epochs in (1, 2):
+        with pytest.raises(
+            LoaderError, match="another fit of a workflow has made age, user: equal"
+        ):
+            resumed("second", epochs)
+    assert resumed("first", 1).samples == 0
+    assert resumed("first", 2).samples == ROWS
 
 
 def test_a_network_that_records_nothing_is_exported(first, second, data, tmp_path):
