@@ -24,6 +24,7 @@ def test_options_reach_the_config(export):
         max_string_bytes=9,
         golden_rows=rows(),
         server_memory_gb=8,
+        other_fit=True,
     )
     report = export(serving=options)
     nvt, tf_, ensemble = configs(report).values()
