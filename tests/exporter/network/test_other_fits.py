@@ -133,7 +133,7 @@ def test_a_checkpoint_is_not_resumed_on_another_fit(first, data, tmp_path):
     resumed("first", 1)
     for epochs in (1, 2):
         with pytest.raises(
-            LoaderError, match="another fit of a workflow has made age, user: equal"
+            LoaderError, match="another fit of a workflow has made user, age: equal"
         ):
             resumed("second", epochs)
     assert resumed("first", 1).samples == 0
