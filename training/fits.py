@@ -12,10 +12,11 @@ import keras
 
 from training.layers.records_fits import RecordsFits
 from training.private import layers_of
+from training.recorded_fits import KEY
 
 
 def fits_of_model(model: keras.Model) -> dict[str, str]:
-    """Column -> digest of the fit, as recorded in the layers of a model; empty if none has a place for it.
+    """Column -> digest of the fit, as `record_fits` has recorded it; empty if nothing is recorded.
 
     Example:
         >>> from training import layers
@@ -24,15 +25,23 @@ def fits_of_model(model: keras.Model) -> dict[str, str]:
         >>> fits_of_model(keras.Model({"user": user}, table({"user": user})))
         {'user': '9f'}
     """
-    found: dict[str, str] = {}
-    for layer in layers_of(model):
-        if isinstance(layer, RecordsFits):
-            found |= layer.fits
-    return found
+    places = _places(model)
+    if not places:
+        return dict(getattr(model, KEY, ()))
+    return {column: fit for layer in places for column, fit in layer.fits.items()}
 
 
 def record_fits(model: keras.Model, fits: Mapping[str, str]) -> None:
-    """Record the digests in all layers that have a place for them."""
-    for layer in layers_of(model):
-        if isinstance(layer, RecordsFits):
-            layer.fits = fits
+    """Record the digests in all layers that have a place for them.
+
+    Without such a layer they are in the model object alone, and not in its `.keras` file.
+    """
+    places = _places(model)
+    for layer in places:
+        layer.fits = fits
+    if fits and not places:
+        setattr(model, KEY, tuple(fits.items()))  # pairs, since Keras would track a dictionary
+
+
+def _places(model: keras.Model) -> list[RecordsFits]:
+    return [layer for layer in layers_of(model) if isinstance(layer, RecordsFits)]

@@ -17,7 +17,7 @@ from exporter import ExportError, NearestItems, ServingOptions, export_ensemble
 from loader import KerasSequenceLoader, LoaderError
 from training import TrainingError, layers, models, save_model, train
 from training.retrieval import tower, write_item_vectors
-from workflow import Workflow, ops
+from workflow import Workflow, get_embedding_sizes, ops
 
 ROWS = 200
 
@@ -93,7 +93,7 @@ def test_an_export_takes_the_fit_of_the_training_alone(kind, model, first, secon
     report = export(network, first, tmp_path / "models")
     assert "other_fit" not in str(report)
     again = fit(clicks(["a", "b", "c", "d"])[::-1])
-    assert export(network, again, tmp_path / "models").published
+    export(network, again, tmp_path / "models")
     text = " ".join(str(export(network, second, tmp_path / "models", other_fit=True)).split())
     assert "other_fit on" in text
 
@@ -127,7 +127,7 @@ def test_a_checkpoint_is_not_resumed_on_another_fit(first, data, tmp_path):
     """A new model records nothing yet: the checkpoint does."""
 
     def resumed(folder, epochs):
-        made = models.mlp(first.output_schema, hidden=(4,))
+        made = models.mlp(get_embedding_sizes(first), ["age"], hidden=(4,))
         return train(made, load(data / folder), epochs=epochs, checkpoint=tmp_path / "run")
 
     resumed("first", 1)
@@ -140,15 +140,57 @@ def test_a_checkpoint_is_not_resumed_on_another_fit(first, data, tmp_path):
     assert resumed("first", 2).samples == ROWS
 
 
-def test_a_network_that_records_nothing_is_exported(first, second, data, tmp_path):
-    """Keras' own layers have no place for it."""
+def ids_alone(folder):
+    return KerasSequenceLoader(
+        folder, batch_size=50, label_names=["label"], cat_names=["user"], cont_names=[]
+    )
+
+
+@pytest.mark.parametrize("inputs", [dict, list])
+def test_a_network_of_keras_own_layers_is_tied_until_its_file_is_read(
+    inputs, first, second, data, tmp_path
+):
+    """A `.keras` file has no place for it, a SavedModel of `save_model` has."""
     user = keras.Input((1,), name="user", dtype="int32")
     vectors = keras.layers.Flatten()(keras.layers.Embedding(8, 4)(user))
-    made = keras.Model({"user": user}, keras.layers.Dense(1, "sigmoid", name="output")(vectors))
-    train(made, KerasSequenceLoader(data / "first", batch_size=50, label_names=["label"],
-                                    cat_names=["user"], cont_names=[]))  # fmt: skip
+    output = keras.layers.Dense(1, "sigmoid", name="output")(vectors)
+    made = keras.Model({"user": user} if inputs is dict else [user], output)
+    train(made, ids_alone(data / "first"))
+    for network in (made, saved(made, "savedmodel", tmp_path)):
+        with pytest.raises(ExportError, match="of another fit, in which ids or numbers of user"):
+            export(network, second.remove_inputs("age"), tmp_path / "models")
+    with pytest.raises(TrainingError, match="another fit has made user"):
+        train(made, ids_alone(data / "second"))
     for workflow in (first, second):
-        export(made, workflow.remove_inputs("age"), tmp_path / "models")
+        read = saved(made, "keras", tmp_path)
+        export(read, workflow.remove_inputs("age"), tmp_path / "models")
+
+
+def test_a_model_of_a_schema_is_tied_before_its_training(first, second, data, tmp_path):
+    """Keras' own `fit` records nothing."""
+    made = models.mlp(first.output_schema, hidden=(4,))
+    made.compile("sgd", "binary_crossentropy")
+    made.fit(load(data / "first"), verbose=0, shuffle=False)
+    with pytest.raises(ExportError, match="ids or numbers of age, user mean something else"):
+        export(made, second, tmp_path / "models")
+    with pytest.raises(TrainingError, match="another fit has made age, user"):
+        train(made, load(data / "second"))
+
+
+def test_numbers_that_were_normalized_in_training_alone(first, data, model, tmp_path):
+    """A workflow that passes a column on as it is has learnt nothing on its way."""
+    ids = ["user"] >> ops.Categorify(dtype="int32")
+    raw = ["age"] >> ops.LambdaOp(lambda age: age.cast("float32"))
+    same_ids = Workflow(ids + raw + "label").fit(clicks(["a", "b", "c", "d"]))
+    with pytest.raises(ExportError, match="ids or numbers of age mean something else"):
+        export(model, same_ids, tmp_path / "models")
+
+
+def test_a_run_that_never_began_ties_the_model_to_nothing(data, tmp_path):
+    made = models.mlp({"user": (8, 4)}, ["age"], hidden=(4,))
+    with pytest.raises(TrainingError, match="Expected checkpoint as a folder"):
+        train(made, load(data / "first"), checkpoint=data / "first" / "_schema.json")
+    train(made, load(data / "second"))
 
 
 def test_an_onnx_network_may_say_its_fits(first, second, tmp_path):
