@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.errors import TrainingError
-from training.fits import fits_of_model
-from training.item_vectors import ID, VECTOR
+from training.fits import digests_of_weights, fits_of_model
+from training.item_vectors import ID, QUERY_WEIGHTS, VECTOR
 from training.recorded_fits import KEY as FITS
 from training.retrieval.towers import tower
+from training.sharding.layout import layout_of
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
 from workflow.errors import listed
@@ -81,6 +82,9 @@ def write_item_vectors(
             f"Received: one of another fit, in which {listed(differ)} means something else."
         )
     try:
+        notes = _notes(
+            model, {name: fits.get(name, "") for name in candidate.input} if fits else {}
+        )
         target, source = as_path(path), Source.of(items, known=workflow.input_schema)
         names = [*dict.fromkeys([id, *_needed(workflow, candidate)])]
         if missing := [name for name in names if name not in source.names]:
@@ -101,13 +105,23 @@ def write_item_vectors(
         try:
             shown = showing("item vectors", source.row_count(), progress=progress)
             with source.errors("The items cannot be read"), shown:
-                rows = _write(draft, candidate, workflow, pieces, id, batch_rows)
+                rows = _write(draft, candidate, workflow, pieces, id, batch_rows, notes)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
     except WorkflowError as error:
         raise TrainingError(f"Expected items to transform. Received: {error}") from error
     return rows
+
+
+def _notes(model: keras.Model, fits: Mapping[str, str]) -> dict[str, str]:
+    """The file's metadata: what made the vectors, by which an export finds that they are stale."""
+    notes = {FITS: json.dumps(fits)} if fits else {}
+    has_query = any(layer.name == "query_vector" for layer in model.layers)
+    weights = tower(model, "query").weights if has_query else []
+    if weights and not any(layout_of(weight) for weight in weights):
+        notes[QUERY_WEIGHTS] = " ".join(sorted(digests_of_weights(weights)))
+    return notes
 
 
 def _needed(workflow: Workflow, candidate: keras.Model) -> list[str]:
@@ -128,16 +142,20 @@ def _expect_distinct(ids: pl.Series) -> None:
 
 
 def _write(
-    path: Path, candidate: keras.Model, workflow: Workflow, pieces: Any, id_: str, batch_rows: int
+    path: Path,
+    candidate: keras.Model,
+    workflow: Workflow,
+    pieces: Any,
+    id_: str,
+    batch_rows: int,
+    notes: Mapping[str, str],
 ) -> int:
     rows, writer = 0, None
-    fits = fits_of(workflow.output_schema.select(candidate.input).columns)
-    notes = {FITS: json.dumps(fits)} if fits else None
     try:
         for piece in pieces:
             for table in piece.collect().iter_slices(batch_rows):
                 arrow = _batch(candidate, workflow, table, id_)
-                writer = writer or pq.ParquetWriter(path, arrow.schema.with_metadata(notes))
+                writer = writer or pq.ParquetWriter(path, arrow.schema.with_metadata(dict(notes)))
                 writer.write_table(arrow)
                 rows += table.height
                 advance(table.height)

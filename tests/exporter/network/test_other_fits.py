@@ -4,6 +4,7 @@ Both fits have vocabularies of equal sizes, so that nothing in the network's sha
 """
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -177,7 +178,7 @@ def test_a_model_of_a_schema_is_tied_before_its_training(first, second, data, tm
         train(made, load(data / "second"))
 
 
-def test_numbers_that_were_normalized_in_training_alone(first, data, model, tmp_path):
+def test_numbers_that_were_normalized_in_training_alone(model, tmp_path):
     """A workflow that passes a column on as it is has learnt nothing on its way."""
     ids = ["user"] >> ops.Categorify(dtype="int32")
     raw = ["age"] >> ops.LambdaOp(lambda age: age.cast("float32"))
@@ -186,7 +187,7 @@ def test_numbers_that_were_normalized_in_training_alone(first, data, model, tmp_
         export(model, same_ids, tmp_path / "models")
 
 
-def test_a_run_that_never_began_ties_the_model_to_nothing(data, tmp_path):
+def test_a_run_that_never_began_ties_the_model_to_nothing(data):
     made = models.mlp({"user": (8, 4)}, ["age"], hidden=(4,))
     with pytest.raises(TrainingError, match="Expected checkpoint as a folder"):
         train(made, load(data / "first"), checkpoint=data / "first" / "_schema.json")
@@ -239,6 +240,42 @@ def test_items_of_another_fit_are_refused(tmp_path):
     # The query's features are the same: only the vectors of the items are stale.
     with pytest.raises(ExportError, match="ids or numbers of item mean something else"):
         nearest(other)
+
+
+@pytest.mark.parametrize("kind", ["in memory", "keras", "savedmodel"])
+def test_items_of_another_training_are_refused(kind, tmp_path):
+    """The widths are equal, and so is the fit."""
+    frame = pl.DataFrame({"user": [1, 2, 3, 4] * 9, "item": [5, 6, 7, 8] * 9, "label": [1] * 36})
+    ids = ["user", "item"] >> ops.Categorify(dtype="int32")
+    workflow = Workflow(ids + "label").fit(frame)
+    workflow.transform_to_parquet(frame, tmp_path / "data")
+    model = models.two_tower(workflow.output_schema, query=["user"], candidate=["item"])
+    items = frame.select("item").unique()
+    write_item_vectors(model, workflow, items, tmp_path / "items.parquet", id="item")
+
+    def nearest(**options):
+        network = saved(tower(model, "query"), kind, tmp_path)
+        found = NearestItems(network, tmp_path / "items.parquet", 2)
+        served = workflow.remove_inputs("item")
+        return export_ensemble(
+            found,
+            served,
+            "items",
+            tmp_path / "models",
+            ["label"],
+            serving=ServingOptions(**options),
+        )
+
+    nearest()
+    loader = KerasSequenceLoader(tmp_path / "data", batch_size=9, label_names=["label"])
+    train(model, loader, loss="binary_crossentropy")
+    if kind == "savedmodel":
+        shutil.rmtree(tmp_path / "model")
+    with pytest.raises(ExportError, match="vectors of another training"):
+        nearest()
+    if kind == "savedmodel":
+        shutil.rmtree(tmp_path / "model")
+    nearest(other_fit=True)
 
 
 def test_in_a_shell(model, second, data, tmp_path):
