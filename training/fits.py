@@ -62,7 +62,7 @@ def digests_of_weights(variables: Iterable[Any]) -> frozenset[str]:
 def _digest(values: Any) -> str:
     head = f"{values.dtype} {values.shape}".encode()
     made = hashlib.blake2b(head, digest_size=16)
-    made.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+    made.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
     return made.hexdigest()
 
 
