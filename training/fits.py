@@ -6,12 +6,9 @@ and nothing in its shape shows it if their vocabularies are of equal size.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import keras
-import numpy as np
 
 from training.layers.records_fits import RecordsFits
 from training.private import layers_of
@@ -46,25 +43,8 @@ def record_fits(model: keras.Model, fits: Mapping[str, str]) -> None:
         setattr(model, KEY, tuple(fits.items()))  # pairs, since Keras would track a dictionary
 
 
-def digests_of_weights(variables: Iterable[Any]) -> frozenset[str]:
-    """The digest of each variable's dtype, shape and values, by which two trainings are told apart.
-
-    Args:
-        variables: of Keras or TensorFlow; none that is divided among workers.
-
-    Example:
-        >>> len(digests_of_weights([keras.Variable([1.0, 2.0]), keras.Variable([1.0, 2.5])]))
-        2
-    """
-    return frozenset(_digest(keras.ops.convert_to_numpy(variable)) for variable in variables)
-
-
-def _digest(values: Any) -> str:
-    head = f"{values.dtype} {values.shape}".encode()
-    made = hashlib.blake2b(head, digest_size=16)
-    made.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-    return made.hexdigest()
-
-
 def _places(model: keras.Model) -> list[RecordsFits]:
-    return [layer for layer in layers_of(model) if isinstance(layer, RecordsFits)]
+    """The layers that record, without those inside of another one."""
+    found = [layer for layer in layers_of(model) if isinstance(layer, RecordsFits)]
+    inner = {id(part) for layer in found for part in layers_of(layer) if part is not layer}
+    return [layer for layer in found if id(layer) not in inner]

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from training.errors import TrainingError
+
 
 class RecordsFits(keras.layers.Layer):
     """Base of layers that a saved model keeps the digests of its features' fits in.
@@ -15,11 +17,14 @@ class RecordsFits(keras.layers.Layer):
         fits: column -> digest of the fit, as `train` records it: the property `fit_digest` of the
             loader's columns.
         **kwargs: arguments of `keras.layers.Layer`.
+
+    Raises:
+        TrainingError: `fits` is no dictionary of texts.
     """
 
     def __init__(self, *, fits: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.fits = fits or {}
+        self.fits = {} if fits is None else fits
 
     @property
     def fits(self) -> dict[str, str]:
@@ -28,6 +33,13 @@ class RecordsFits(keras.layers.Layer):
 
     @fits.setter
     def fits(self, fits: Mapping[str, str]) -> None:
+        if not isinstance(fits, Mapping) or not all(
+            isinstance(t, str) for t in [*fits, *fits.values()]
+        ):
+            raise TrainingError(
+                "Expected fits as a dictionary of column -> the property fit_digest of its schema, such "
+                f"as training.train records it. Received: {fits!r:.200}."
+            )
         # Pairs, since Keras would track a dictionary.
         self._fits = tuple(sorted(fits.items()))
 

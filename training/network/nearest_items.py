@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from training.errors import TrainingError
-from training.fits import digests_of_weights
 from training.item_index import ItemIndex, recall
 from training.item_vectors import ItemVectors
 from training.network.load import as_network, load_network
 from training.network.network import Columns, Network
+from training.recorded_fits import digests_of_weights
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.own_names import OwnNames

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.errors import TrainingError
-from training.fits import digests_of_weights, fits_of_model
+from training.fits import fits_of_model
 from training.item_vectors import ID, QUERY_WEIGHTS, VECTOR
 from training.recorded_fits import KEY as FITS
+from training.recorded_fits import digests_of_weights
 from training.retrieval.towers import tower
 from training.sharding.layout import layout_of
 from workflow import Workflow, WorkflowError

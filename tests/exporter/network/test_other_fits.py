@@ -178,6 +178,18 @@ def test_a_model_of_a_schema_is_tied_before_its_training(first, second, data, tm
         train(made, load(data / "second"))
 
 
+def test_the_record_can_be_removed(second, data, tmp_path):
+    """For features that are known to mean the same, as the guide says."""
+    made = models.mlp(second.output_schema, hidden=(4,))
+    for fits in ([1], {"user": 1}, "user"):
+        with pytest.raises(TrainingError, match="Expected fits as a dictionary of column ->"):
+            made.get_layer("features").fits = fits
+    made.get_layer("features").fits = {}
+    train(made, load(data / "first"))
+    with pytest.raises(ExportError, match="ids or numbers of age, user"):
+        export(made, second, tmp_path / "models")
+
+
 def test_numbers_that_were_normalized_in_training_alone(model, tmp_path):
     """A workflow that passes a column on as it is has learnt nothing on its way."""
     ids = ["user"] >> ops.Categorify(dtype="int32")
