@@ -266,7 +266,7 @@ class NearestNetwork:
         return self.tower.tables()
 
     def fits(self) -> dict[str, str]:
-        """Those of the tower, and of the items whose vectors were written."""
+        """The digests of the tower, and of the items whose vectors were written."""
         return {**self.items.fits, **self.tower.fits()}
 
     def vectors(self, tensors: Mapping[str, Array]) -> Array:

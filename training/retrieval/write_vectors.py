@@ -14,10 +14,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from training.column_facts.recorded_fits import KEY as FITS
 from training.errors import TrainingError
-from training.fits import fits_of_model
 from training.item_vectors import ID, VECTOR
-from training.recorded_fits import KEY as FITS
+from training.layers.records_fits import fits_of_model
 from training.retrieval.towers import tower
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
