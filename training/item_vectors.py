@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from training.column_facts.recorded_fits import KEY as FITS
+from training.column_facts.recorded_fits import read_text
 from training.errors import TrainingError
-from training.recorded_fits import KEY as FITS
-from training.recorded_fits import read_text
 from workflow import WorkflowError
 from workflow.data.sources import Source
 from workflow.schema.column import Array
@@ -130,7 +130,7 @@ class ItemVectors(metaclass=OwnNames):
 
 
 def _made_by(path: str | os.PathLike[str]) -> tuple[dict[str, str], frozenset[str]]:
-    """What `write_item_vectors` has written into the metadata of a single file."""
+    """The digests that `write_item_vectors` has written into the metadata of a single file."""
     if not Path(path).is_file():
         return {}, frozenset()
     metadata = pl.read_parquet_metadata(Path(path))

@@ -14,12 +14,12 @@ import keras
 import tensorflow as tf
 
 from training.canonical import make_canonical
+from training.column_facts.recorded_fits import write_fits
 from training.errors import TrainingError
-from training.fits import fits_of_model
 from training.keras_signature import model_signature
+from training.layers.records_fits import fits_of_model
 from training.private import named_by_position
 from training.quiet import quiet
-from training.recorded_fits import write_fits
 from training.signature import ModelSignature
 from training.tables.bags import for_few_rows
 from workflow.data.object_stores import expect_local

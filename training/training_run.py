@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
-from training.fits import record_fits
 from training.gather_tables import whole_tables
 from training.gpu import has_gpu
+from training.layers.records_fits import record_fits
 from training.parallel import Workers
 from training.parallel.agreement import agree
 from training.parallel.validation import FirstValidation

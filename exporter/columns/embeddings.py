@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
-from training.id_counts import id_count, too_small
+from training.column_facts.id_counts import id_count, too_small
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Columns, Network
 from workflow import Workflow

@@ -14,7 +14,7 @@ from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from exporter.plan.golden_rows import GoldenRows, Tensors
 from serving.prove.comparison import rows_with
-from training.id_counts import too_small
+from training.column_facts.id_counts import too_small
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network
 from workflow import Workflow, WorkflowError

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.fits import record_fits
 from training.layers import DenseFeatures
+from training.layers.records_fits import record_fits
 from training.models.columns import Columns
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.fits import fits_of_model
 from training.keras_signature import model_signature
+from training.layers.records_fits import fits_of_model
 from training.network.named_inputs import expect_single, name_inputs
 from training.network.network import Columns
 from training.network.servable import call_on_cpu, is_half, traced, weight_bytes
@@ -73,7 +73,7 @@ class KerasNetwork:
             yield layer, name.removesuffix(VALUES), rows
 
     def fits(self) -> dict[str, str]:
-        """What `train` has recorded in the layers."""
+        """The digests that `train` has recorded in the layers."""
         return fits_of_model(self.model)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from training.column_facts.recorded_fits import digests_of_weights
 from training.errors import TrainingError
 from training.item_index import ItemIndex, recall
 from training.item_vectors import ItemVectors
 from training.network.load import as_network, load_network
 from training.network.network import Columns, Network
-from training.recorded_fits import digests_of_weights
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.own_names import OwnNames
@@ -268,7 +268,7 @@ class NearestNetwork:
         return self.tower.tables()
 
     def fits(self) -> dict[str, str]:
-        """Those of the tower, and of the items whose vectors were written."""
+        """The digests of the tower, and of the items whose vectors were written."""
         return {**self.items.fits, **self.tower.fits()}
 
     def are_items_stale(self) -> bool:

@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from training.column_facts.recorded_fits import fits_in
 from training.errors import TrainingError
 from training.network.feature_names import KEY, feature_names
 from training.network.named_inputs import expect_distinct, expect_known, name_inputs
 from training.network.network import Columns
 from training.network.onnx_file import OnnxFile
 from training.network.onnx_session import call_session
-from training.recorded_fits import fits_in
 from training.signature import ModelSignature, TensorSpec, check_name
 from workflow.errors import in_a_line
 from workflow.schema.column import Array
@@ -147,7 +147,7 @@ class OnnxNetwork:
         return ()
 
     def fits(self) -> dict[str, str]:
-        """Those of which the file's metadata says that they were trained on."""
+        """The digests that the file's metadata says."""
         return fits_in(self.model.file.proto.metadata_props)
 
     def _own(self, tensors: Mapping[str, Array]) -> dict[str, Array]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from training.column_facts.recorded_fits import read_fits
 from training.errors import TrainingError
 from training.network.named_inputs import expect_single, name_inputs
 from training.network.network import Columns
@@ -22,7 +23,6 @@ from training.network.servable import (
     traced,
     weight_bytes,
 )
-from training.recorded_fits import read_fits
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
@@ -123,7 +123,7 @@ class SavedNetwork:
         return ()
 
     def fits(self) -> dict[str, str]:
-        """Those that `save_model` has written beside it."""
+        """The digests that `save_model` has written beside it."""
         return read_fits(self._path)
 
     def state(self) -> Any:

@@ -14,11 +14,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from training.column_facts.recorded_fits import KEY as FITS
+from training.column_facts.recorded_fits import digests_of_weights
 from training.errors import TrainingError
-from training.fits import fits_of_model
 from training.item_vectors import ID, QUERY_WEIGHTS, VECTOR
-from training.recorded_fits import KEY as FITS
-from training.recorded_fits import digests_of_weights
+from training.layers.records_fits import fits_of_model
 from training.retrieval.towers import tower
 from training.sharding.layout import layout_of
 from workflow import Workflow, WorkflowError

@@ -8,9 +8,9 @@ from typing import Any
 import keras
 
 from loader import KerasSequenceLoader
+from training.column_facts.id_counts import id_count, too_small
 from training.errors import TrainingError
-from training.fits import fits_of_model
-from training.id_counts import id_count, too_small
+from training.layers.records_fits import fits_of_model
 from training.private import node_of
 from training.table_sizes import tables_of
 from workflow.errors import listed

@@ -10,14 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from operator import getitem
-from pickle import PickleBuffer
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from workflow.data.parquet import ParquetTable, data_errors
 from workflow.data.sources import Source
 from workflow.graph.row_set import schema_of
+from workflow.schema.column import Array
 
 from .cluster import (
     despite_lost_workers,
@@ -69,20 +70,18 @@ class Held:
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + sum(int(t.estimated_size()) for t in self.tables.values())
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # Buffers apart from the pickle came with its protocol 5.
-        kind: Any = PickleBuffer if protocol >= 5 else bytes
-        return _unpacked, ({key: kind(_packed(table)) for key, table in self.tables.items()},)
+    def __getstate__(self) -> dict[tuple[int, str], Array]:
+        return {key: _packed(table) for key, table in self.tables.items()}
+
+    def __setstate__(self, packed: Mapping[tuple[int, str], Array]) -> None:
+        self.tables = {key: pl.read_ipc_stream(BytesIO(data.data)) for key, data in packed.items()}
 
 
-def _packed(table: pl.DataFrame) -> memoryview:
+def _packed(table: pl.DataFrame) -> Array:
+    """The bytes of a table as an array of numpy, whose buffer Dask sends as it is."""
     file = BytesIO()
     table.write_ipc_stream(file, compression="uncompressed", compat_level=pl.CompatLevel.newest())
-    return file.getbuffer()
-
-
-def _unpacked(packed: Mapping[tuple[int, str], Any]) -> Held:
-    return Held({key: pl.read_ipc_stream(BytesIO(data)) for key, data in packed.items()})
+    return np.frombuffer(file.getbuffer(), np.uint8)
 
 
 def cluster_learner(source: Source, engine: str, client: Any) -> Learn:

@@ -1,0 +1,1 @@
+"""Facts about the columns that a network takes, their ids and fits, for networks of any library."""
