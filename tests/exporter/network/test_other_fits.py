@@ -179,7 +179,7 @@ def test_a_model_of_a_schema_is_tied_before_its_training(first, second, data, tm
 
 
 def test_the_record_can_be_removed(second, data, tmp_path):
-    """For features that are known to mean the same, as the guide says."""
+    """An empty record admits features that are known to mean the same."""
     made = models.mlp(second.output_schema, hidden=(4,))
     for fits in ([1], {"user": 1}, "user"):
         with pytest.raises(TrainingError, match="Expected fits as a dictionary of column ->"):
