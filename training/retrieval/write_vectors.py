@@ -45,7 +45,8 @@ def write_item_vectors(
     """Compute the vector of each item, and write them to a parquet file, a batch at a time.
 
     The file appears when it is complete. Its columns are `id`, the item as in the raw data, int64
-    or string, and `vector`, a list of float32 of fixed size.
+    or string, and `vector`, a list of float32 of fixed size. Its metadata records the fit and the
+    query's weights, so that an export refuses it with a tower of another training.
 
     Args:
         model: the trained model of `models.two_tower`.
@@ -61,9 +62,10 @@ def write_item_vectors(
         The number of items.
 
     Raises:
-        TrainingError: the model has no candidate's tower, columns are missing, an item is null or
-            occurs twice, a column of the candidate needs more than one row, the id is of another type than whole
-            numbers or strings, or there is no such folder.
+        TrainingError: the model has no candidate's tower, the workflow is of another fit,
+            columns are missing, an item is null or occurs twice, a column of the candidate needs more
+            than one row, the id is of another type than whole numbers or strings, or there is no such
+            folder.
 
     Example:
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
@@ -76,11 +78,14 @@ def write_item_vectors(
             f"{', '.join(unknown)}, which the candidate's tower takes. It makes "
             f"{', '.join(workflow.output_schema)}."
         )
-    fits = fits_of(workflow.output_schema.columns)
+    known = fits_of(workflow.output_schema.columns)
+    fits = {name: known[name] for name in candidate.input if name in known}
     if differ := other_fits(fits_of_model(candidate), fits):
         raise TrainingError(
             "Expected the workflow whose fit has made the features that the model was trained on. "
-            f"Received: one of another fit, in which {listed(differ)} means something else."
+            f"Received: one of another fit, in which ids or numbers of {listed(differ)} mean something "
+            "else. Take the workflow that transformed the training data, or train again on what this "
+            "one transforms."
         )
     try:
         notes = _notes(

@@ -239,7 +239,8 @@ def test_items_of_another_fit_are_refused(tmp_path):
     train(model, loader, loss="binary_crossentropy")
     items = frame.select("item").unique()
     with pytest.raises(
-        TrainingError, match="one of another fit, in which item means something else"
+        TrainingError,
+        match="one of another fit, in which ids or numbers of item mean something else",
     ):
         write_item_vectors(model, other, items, tmp_path / "items.parquet", id="item")
     write_item_vectors(model, workflow, items, tmp_path / "items.parquet", id="item")
