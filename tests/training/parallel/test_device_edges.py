@@ -28,7 +28,7 @@ def test_only_the_hosts_numbers_pass_between_its_devices(shard, kind, tmp_path):
     step = max((file for file in graphs if "CPU:1" in file.name), key=lambda f: f.stat().st_size)
     host = max((file for file in graphs if "CPU:0" in file.name), key=lambda f: f.stat().st_size)
     sent = [node for file in (step, host) for node in sends(file)]
-    assert len(sent) > 3
+    assert len(sent) > 2
     assert [node.name for node in sent if node.attr["T"].type not in HOST_ONLY] == []
 
 
@@ -46,7 +46,7 @@ def divided_graphs(shard, kind, folder):
         environment = os.environ | {
             "TF_CONFIG": json.dumps(task),
             "TF_DUMP_GRAPH_PREFIX": str(folder / str(rank)),
-            "TF_CPP_VMODULE": "process_function_library_runtime=5",
+            "TF_CPP_VMODULE": "graph_partition=5,process_function_library_runtime=5",
             "TF_CPP_MAX_VLOG_LEVEL": "0",
             "TF_CPP_MIN_LOG_LEVEL": "0",
         }
