@@ -20,6 +20,8 @@ from workflow.schema.column import Array
 from workflow.schema.own_names import OwnNames
 
 ID, VECTOR = "id", "vector"
+# Of the file's metadata.
+QUERY_WEIGHTS = "query_weights"
 _REMEDY = "write_item_vectors writes such a file."
 # Of scores, which are computed for some rows at a time.
 _BLOCK_BYTES = 64_000_000
@@ -33,6 +35,8 @@ class ItemVectors(metaclass=OwnNames):
         ids: the items as they are in the raw data, (n), int64 or strings as objects.
         vectors: float32 (n, width).
         fits: column -> digest of the fit whose features the vectors were computed from, if known.
+        query_weights: digests of the weights of the query's tower when the vectors were written, if
+            known.
 
     Example:
         >>> items = ItemVectors(np.array([7, 8]), np.eye(2, dtype="float32"))
@@ -43,6 +47,7 @@ class ItemVectors(metaclass=OwnNames):
     ids: Array
     vectors: Array
     fits: Mapping[str, str] = field(default_factory=dict)
+    query_weights: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ItemVectors:
@@ -75,7 +80,7 @@ class ItemVectors(metaclass=OwnNames):
             raise TrainingError(f"Expected the items as parquet. Received: {error}") from error
         if not table.height:
             raise TrainingError(f"Expected at least one item in {path}. Received: none. {_REMEDY}")
-        return cls(_ids(table[ID], path), _vectors(table[VECTOR], path), _fits(path))
+        return cls(_ids(table[ID], path), _vectors(table[VECTOR], path), *_made_by(path))
 
     def __repr__(self) -> str:
         return f"ItemVectors({len(self.ids):,} items, width {self.width})"
@@ -124,12 +129,14 @@ class ItemVectors(metaclass=OwnNames):
             )
 
 
-def _fits(path: str | os.PathLike[str]) -> dict[str, str]:
+def _made_by(path: str | os.PathLike[str]) -> tuple[dict[str, str], frozenset[str]]:
     """The digests that `write_item_vectors` has written into the metadata of a single file."""
     if not Path(path).is_file():
-        return {}
-    text = pl.read_parquet_metadata(Path(path)).get(FITS)
-    return {} if text is None else read_text(text, f"the metadata of {path}")
+        return {}, frozenset()
+    metadata = pl.read_parquet_metadata(Path(path))
+    text = metadata.get(FITS)
+    fits = {} if text is None else read_text(text, f"the metadata of {path}")
+    return fits, frozenset(metadata.get(QUERY_WEIGHTS, "").split())
 
 
 def _ids(ids: pl.Series, path: Any) -> Array:

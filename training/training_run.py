@@ -14,6 +14,7 @@ from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
 from training.gather_tables import whole_tables
 from training.gpu import has_gpu
+from training.layers.records_fits import record_fits
 from training.parallel import Workers
 from training.parallel.agreement import agree
 from training.parallel.validation import FirstValidation
@@ -28,7 +29,7 @@ from training.run.names import check_count, check_names, check_objects
 from training.run.progress import EpochLines
 from training.run.softmax_check import check_softmax
 from training.run.steps import default_steps, steps_a_call
-from training.run.table_check import check_tables
+from training.run.table_check import check_fits, check_tables
 from training.run.watch import Watch
 from training.split import compile_model, is_splittable
 
@@ -135,6 +136,7 @@ def train(
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
         check_tables(model, validation_data)
+    fits = check_fits(model, train_data, validation_data)
     if split is None:
         split = outputs == 1 and (precision != "float32" or is_splittable(model))
     if split and outputs > 1:
@@ -163,6 +165,8 @@ def train(
             # Before a step is traced, which would keep the initial loss scale.
             model.optimizer.build(model.trainable_variables)
         first = 0 if saver is None else saver.restore(model)
+        # Its weights belong to them from here on, whatever ends the run.
+        record_fits(model, fits)
         agree(workers, _common(train_data, epochs, first, precision, steps))
         if first >= epochs:
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from training.column_facts.id_counts import id_count, too_small
+from training.network.nearest_items import NearestNetwork
 from training.network.network import Columns, Network
 from workflow import Workflow
 from workflow.errors import listed
@@ -45,7 +46,8 @@ def expect_same_fit(network: Network, workflow: Workflow) -> None:
         workflow: the exported workflow.
 
     Raises:
-        ExportError: another fit has made the features; names the columns.
+        ExportError: another fit has made the features; names the columns. Or another training has
+            made the items' vectors.
     """
     recorded = {_column_of(own, network.columns): fit for own, fit in network.fits().items()}
     if differ := other_fits(recorded, fits_of(workflow.output_schema.columns)):
@@ -55,6 +57,13 @@ def expect_same_fit(network: Network, workflow: Workflow) -> None:
             "else. Export the workflow that transformed the training data, as it was saved then, or "
             "train again on what this one transforms. If the values mean the same: "
             "ServingOptions(other_fit=True)."
+        )
+    if isinstance(network, NearestNetwork) and network.are_items_stale():
+        raise ExportError(
+            "Expected items whose vectors were written with the model whose query's tower is exported. "
+            "Received: vectors of another training, which this tower's vectors cannot be compared "
+            "with. Write them again with training.retrieval.write_item_vectors. If only the query's "
+            "tower was trained since: ServingOptions(other_fit=True)."
         )
 
 

@@ -92,7 +92,8 @@ class ServingOptions(metaclass=OwnNames):
             export that needs more, by an estimate as of `report.memory`, is refused before anything
             is written. None for no limit.
         other_fit: whether to export a network although another fit has made the features that it was
-            trained on: only if the ids and numbers of both fits mean the same.
+            trained on: only if the ids and numbers of both fits mean the same. Also whether a tower
+            may be exported with items' vectors of another training.
         progress: whether the export shows its steps on standard error if it takes more than a second,
             as `Workflow.fit` does.
 

@@ -1,11 +1,14 @@
-"""Digests of the fits that a network's features come from, in files; without Keras, for any network."""
+"""Digests of the fits that a network's features come from, and of its weights; without Keras, for any network."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from training.errors import TrainingError
 
@@ -63,3 +66,23 @@ def read_text(text: str, place: str) -> dict[str, str]:
             f"Expected a JSON object of the fit's digest by column in {place}. Received: {text:.100}."
         )
     return fits
+
+
+def digests_of_weights(variables: Iterable[Any]) -> frozenset[str]:
+    """The digest of each variable's dtype, shape and values, by which two trainings are told apart.
+
+    Args:
+        variables: arrays, or variables of Keras or TensorFlow; none that is divided among workers.
+
+    Example:
+        >>> len(digests_of_weights([np.zeros(2), np.zeros(2, "float32")]))
+        2
+    """
+    return frozenset(_digest(np.asarray(variable)) for variable in variables)
+
+
+def _digest(values: Any) -> str:
+    head = f"{values.dtype} {values.shape}".encode()
+    made = hashlib.blake2b(head, digest_size=16)
+    made.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+    return made.hexdigest()

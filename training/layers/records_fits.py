@@ -11,6 +11,8 @@ from typing import Any
 
 import keras
 
+from training.column_facts.recorded_fits import KEY
+from training.errors import TrainingError
 from training.private import layers_of
 
 
@@ -21,11 +23,14 @@ class RecordsFits(keras.layers.Layer):
         fits: column -> digest of the fit, as `train` records it: the property `fit_digest` of the
             loader's columns.
         **kwargs: arguments of `keras.layers.Layer`.
+
+    Raises:
+        TrainingError: `fits` is no dictionary of texts.
     """
 
     def __init__(self, *, fits: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.fits = fits or {}
+        self.fits = {} if fits is None else fits
 
     @property
     def fits(self) -> dict[str, str]:
@@ -34,6 +39,13 @@ class RecordsFits(keras.layers.Layer):
 
     @fits.setter
     def fits(self, fits: Mapping[str, str]) -> None:
+        if not isinstance(fits, Mapping) or not all(
+            isinstance(t, str) for t in [*fits, *fits.values()]
+        ):
+            raise TrainingError(
+                "Expected fits as a dictionary of column -> the property fit_digest of its schema, such "
+                f"as training.train records it. Received: {fits!r:.200}."
+            )
         # Pairs, since Keras would track a dictionary.
         self._fits = tuple(sorted(fits.items()))
 
@@ -43,7 +55,7 @@ class RecordsFits(keras.layers.Layer):
 
 
 def fits_of_model(model: keras.Model) -> dict[str, str]:
-    """Column -> digest of the fit, as recorded in the layers of a model; empty if none has a place for it.
+    """Column -> digest of the fit, as `record_fits` has recorded it; empty if nothing is recorded.
 
     Example:
         >>> from training import layers
@@ -52,15 +64,26 @@ def fits_of_model(model: keras.Model) -> dict[str, str]:
         >>> fits_of_model(keras.Model({"user": user}, table({"user": user})))
         {'user': '9f'}
     """
-    found: dict[str, str] = {}
-    for layer in layers_of(model):
-        if isinstance(layer, RecordsFits):
-            found |= layer.fits
-    return found
+    places = _places(model)
+    if not places:
+        return dict(getattr(model, KEY, ()))
+    return {column: fit for layer in places for column, fit in layer.fits.items()}
 
 
 def record_fits(model: keras.Model, fits: Mapping[str, str]) -> None:
-    """Record the digests in all layers that have a place for them."""
-    for layer in layers_of(model):
-        if isinstance(layer, RecordsFits):
-            layer.fits = fits
+    """Record the digests in all layers that have a place for them.
+
+    Without such a layer they are in the model object alone, and not in its `.keras` file.
+    """
+    places = _places(model)
+    for layer in places:
+        layer.fits = fits
+    if fits and not places:
+        setattr(model, KEY, tuple(fits.items()))  # pairs, since Keras would track a dictionary
+
+
+def _places(model: keras.Model) -> list[RecordsFits]:
+    """The layers that record, without those inside of another one."""
+    found = [layer for layer in layers_of(model) if isinstance(layer, RecordsFits)]
+    inner = {id(part) for layer in found for part in layers_of(layer) if part is not layer}
+    return [layer for layer in found if id(layer) not in inner]

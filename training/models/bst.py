@@ -114,7 +114,7 @@ def bst(
             others, taken, max_embedding_dim, combiner, embeddings_initializer, shard=shard
         )
         x = keras.layers.Concatenate(name="hidden_inputs")([x, rest])
-    return assembled("bst", inputs, probability(dense(x, hidden, dropout), output_name))
+    return assembled("bst", columns, inputs, probability(dense(x, hidden, dropout), output_name))
 
 
 def _block(x: Any, attended: Any, heads: int, dropout: float, name: str) -> Any:

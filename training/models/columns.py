@@ -12,6 +12,7 @@ from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
 from workflow.schema.alike import did_you_mean
 from workflow.schema.schema import ColumnSchema, Schema, Tags
+from workflow.schema.tags import fits_of
 from workflow.wire.request_rules import NNZS, VALUES
 
 EmbeddingSizes = Mapping[str, tuple[int, int]]
@@ -31,12 +32,14 @@ class Columns:
         lists: columns with any number of ids a row, likewise.
         continuous: columns of float32 numbers.
         dtypes: dtypes of ids other than "int32", or for lists other than ("int64", "int64").
+        fits: the digests of the columns' fits, if the schema has them.
     """
 
     scalars: EmbeddingSizes
     lists: EmbeddingSizes
     continuous: tuple[str, ...]
     dtypes: Mapping[str, IdDtype]
+    fits: Mapping[str, str]
 
     @property
     def sizes(self) -> dict[str, tuple[int, int]]:
@@ -78,6 +81,7 @@ class Columns:
             {name: size for name, size in self.lists.items() if name in wanted},
             tuple(name for name in self.continuous if name in wanted),
             {name: dtype for name, dtype in self.dtypes.items() if name in wanted},
+            {name: fit for name, fit in self.fits.items() if name in wanted},
         )
 
     def inputs(self) -> dict[str, Any]:
@@ -117,6 +121,7 @@ def columns_of(
         {'userId': 1000}
     """
     dtypes: dict[str, IdDtype] = {}
+    fits: dict[str, str] = {}
     if isinstance(features, Schema):
         inputs = features.without(features.tagged(Tags.TARGET).names)
         categorical = inputs.tagged(Tags.CATEGORICAL).columns
@@ -125,13 +130,15 @@ def columns_of(
         continuous = [*inputs.tagged(Tags.CONTINUOUS).names, *continuous]
         dtypes |= {name: features[name].dtype for name in scalars}
         dtypes |= {name: (features[name].dtype, LIST_DTYPES[1]) for name in lists}
+        known, taken = fits_of(inputs.columns), {*scalars, *lists, *continuous}
+        fits = {name: fit for name, fit in known.items() if name in taken}
     else:
         scalars, lists = (dict(part) for part in _split(features))
     if not (scalars or lists or tuple(continuous)):
         raise TrainingError("Expected features with at least one column. Received: none.")
     given = dict(id_dtypes or {})
     _check_known(given, {**scalars, **lists})
-    return Columns(scalars, lists, tuple(continuous), dtypes | given)
+    return Columns(scalars, lists, tuple(continuous), dtypes | given, fits)
 
 
 def _size(column: ColumnSchema) -> tuple[int, int]:

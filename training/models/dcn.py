@@ -59,4 +59,4 @@ def dcn(
     x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer, shard=shard)
     crossed = CrossNetwork(cross_layers, rank, name="cross")(x)
     joined = keras.layers.Concatenate(name="output_inputs")([crossed, dense(x, hidden, dropout)])
-    return assembled("dcn", inputs, probability(joined, output_name))
+    return assembled("dcn", columns, inputs, probability(joined, output_name))

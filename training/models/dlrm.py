@@ -74,4 +74,6 @@ def dlrm(
         vectors = keras.layers.Concatenate(axis=1, name="interaction_inputs")([row, vectors])
     parts.append(DotProductInteraction(name="interaction")(vectors))
     x = keras.layers.Concatenate(name="top_inputs")(parts) if len(parts) > 1 else parts[0]
-    return assembled("dlrm", inputs, probability(dense(x, top, dropout, "top"), output_name))
+    return assembled(
+        "dlrm", columns, inputs, probability(dense(x, top, dropout, "top"), output_name)
+    )

@@ -59,4 +59,4 @@ def mlp(
     columns = columns_of(features, continuous, id_dtypes)
     inputs = columns.inputs()
     x = embedded(columns, inputs, max_embedding_dim, combiner, embeddings_initializer, shard=shard)
-    return assembled("mlp", inputs, probability(dense(x, hidden, dropout), output_name))
+    return assembled("mlp", columns, inputs, probability(dense(x, hidden, dropout), output_name))

@@ -9,6 +9,7 @@ import keras
 
 from training.errors import TrainingError
 from training.layers import DenseFeatures
+from training.layers.records_fits import record_fits
 from training.models.columns import Columns
 
 
@@ -57,16 +58,18 @@ def probability(x: Any, name: str) -> Any:
     return keras.layers.Dense(1, activation="sigmoid", name=name, dtype="float32")(x)
 
 
-def assembled(name: str, inputs: Mapping[str, Any], output: Any) -> keras.Model:
-    """The functional model.
+def assembled(name: str, columns: Columns, inputs: Mapping[str, Any], output: Any) -> keras.Model:
+    """The functional model, which records the fits of its columns, if they are known.
 
     Raises:
         TrainingError: a column has the name of a layer.
     """
     try:
-        return keras.Model(inputs, output, name=name)
+        model = keras.Model(inputs, output, name=name)
     except ValueError as error:
         raise TrainingError(
             f"Expected columns whose names differ from those of the layers of {name!r}. "
             f"Received: {error} Rename the column (ops.Rename), or the output (output_name)."
         ) from error
+    record_fits(model, columns.fits)
+    return model

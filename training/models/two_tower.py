@@ -107,10 +107,10 @@ def two_tower(
     ]
     if softmax is None:
         match = keras.layers.Dot(axes=1, name="cosine")(vectors)
-        return assembled("two_tower", inputs, probability(match, output_name))
+        return assembled("two_tower", columns, inputs, probability(match, output_name))
     side = columns.only(candidate)
     output = log_probability(softmax, side, inputs, vectors, items, output_name)
-    return assembled("two_tower", inputs, output)
+    return assembled("two_tower", columns, inputs, output)
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")

@@ -60,4 +60,4 @@ def wide_and_deep(
     deep = keras.layers.Dense(1, name="deep", dtype="float32")(dense(deep, hidden, dropout))
     logit = keras.layers.Add(name="logit", dtype="float32")([wide, deep])
     output = keras.layers.Activation("sigmoid", name=output_name, dtype="float32")(logit)
-    return assembled("wide_and_deep", inputs, output)
+    return assembled("wide_and_deep", columns, inputs, output)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from training.column_facts.recorded_fits import digests_of_weights
 from training.errors import TrainingError
 from training.item_index import ItemIndex, recall
 from training.item_vectors import ItemVectors
@@ -18,6 +19,7 @@ from training.network.network import Columns, Network
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.own_names import OwnNames
+from workflow.schema.tags import other_fits
 
 # Not an output, but what `as_served` needs.
 _VECTOR = "vector of the query"
@@ -268,6 +270,14 @@ class NearestNetwork:
     def fits(self) -> dict[str, str]:
         """The digests of the tower, and of the items whose vectors were written."""
         return {**self.items.fits, **self.tower.fits()}
+
+    def are_items_stale(self) -> bool:
+        """Whether another fit, or other weights than the tower's, made the items' vectors, if known."""
+        if other_fits(self.items.fits, self.tower.fits()):
+            return True
+        function: Any = getattr(self.tower, "function", None)  # of TensorFlow's networks
+        known = self.items.query_weights
+        return bool(known and function) and not digests_of_weights(function.variables) <= known
 
     def vectors(self, tensors: Mapping[str, Array]) -> Array:
         """The tower's vectors, (N, width)."""

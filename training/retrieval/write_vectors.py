@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.column_facts.recorded_fits import KEY as FITS
+from training.column_facts.recorded_fits import digests_of_weights
 from training.errors import TrainingError
-from training.item_vectors import ID, VECTOR
+from training.item_vectors import ID, QUERY_WEIGHTS, VECTOR
 from training.layers.records_fits import fits_of_model
 from training.retrieval.towers import tower
+from training.sharding.layout import layout_of
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
 from workflow.errors import listed
@@ -43,7 +45,8 @@ def write_item_vectors(
     """Compute the vector of each item, and write them to a parquet file, a batch at a time.
 
     The file appears when it is complete. Its columns are `id`, the item as in the raw data, int64
-    or string, and `vector`, a list of float32 of fixed size.
+    or string, and `vector`, a list of float32 of fixed size. Its metadata records the fit and the
+    query's weights, so that an export refuses it with a tower of another training.
 
     Args:
         model: the trained model of `models.two_tower`.
@@ -59,9 +62,10 @@ def write_item_vectors(
         The number of items.
 
     Raises:
-        TrainingError: the model has no candidate's tower, columns are missing, an item is null or
-            occurs twice, a column of the candidate needs more than one row, the id is of another type than whole
-            numbers or strings, or there is no such folder.
+        TrainingError: the model has no candidate's tower, the workflow is of another fit,
+            columns are missing, an item is null or occurs twice, a column of the candidate needs more
+            than one row, the id is of another type than whole numbers or strings, or there is no such
+            folder.
 
     Example:
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
@@ -74,13 +78,19 @@ def write_item_vectors(
             f"{', '.join(unknown)}, which the candidate's tower takes. It makes "
             f"{', '.join(workflow.output_schema)}."
         )
-    fits = fits_of(workflow.output_schema.columns)
+    known = fits_of(workflow.output_schema.columns)
+    fits = {name: known[name] for name in candidate.input if name in known}
     if differ := other_fits(fits_of_model(candidate), fits):
         raise TrainingError(
             "Expected the workflow whose fit has made the features that the model was trained on. "
-            f"Received: one of another fit, in which {listed(differ)} means something else."
+            f"Received: one of another fit, in which ids or numbers of {listed(differ)} mean something "
+            "else. Take the workflow that transformed the training data, or train again on what this "
+            "one transforms."
         )
     try:
+        notes = _notes(
+            model, {name: fits.get(name, "") for name in candidate.input} if fits else {}
+        )
         target, source = as_path(path), Source.of(items, known=workflow.input_schema)
         names = [*dict.fromkeys([id, *_needed(workflow, candidate)])]
         if missing := [name for name in names if name not in source.names]:
@@ -101,13 +111,23 @@ def write_item_vectors(
         try:
             shown = showing("item vectors", source.row_count(), progress=progress)
             with source.errors("The items cannot be read"), shown:
-                rows = _write(draft, candidate, workflow, pieces, id, batch_rows)
+                rows = _write(draft, candidate, workflow, pieces, id, batch_rows, notes)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
     except WorkflowError as error:
         raise TrainingError(f"Expected items to transform. Received: {error}") from error
     return rows
+
+
+def _notes(model: keras.Model, fits: Mapping[str, str]) -> dict[str, str]:
+    """The file's metadata: what made the vectors, by which an export finds that they are stale."""
+    notes = {FITS: json.dumps(fits)} if fits else {}
+    has_query = any(layer.name == "query_vector" for layer in model.layers)
+    weights = tower(model, "query").weights if has_query else []
+    if weights and not any(layout_of(weight) for weight in weights):
+        notes[QUERY_WEIGHTS] = " ".join(sorted(digests_of_weights(weights)))
+    return notes
 
 
 def _needed(workflow: Workflow, candidate: keras.Model) -> list[str]:
@@ -128,16 +148,20 @@ def _expect_distinct(ids: pl.Series) -> None:
 
 
 def _write(
-    path: Path, candidate: keras.Model, workflow: Workflow, pieces: Any, id_: str, batch_rows: int
+    path: Path,
+    candidate: keras.Model,
+    workflow: Workflow,
+    pieces: Any,
+    id_: str,
+    batch_rows: int,
+    notes: Mapping[str, str],
 ) -> int:
     rows, writer = 0, None
-    fits = fits_of(workflow.output_schema.select(candidate.input).columns)
-    notes = {FITS: json.dumps(fits)} if fits else None
     try:
         for piece in pieces:
             for table in piece.collect().iter_slices(batch_rows):
                 arrow = _batch(candidate, workflow, table, id_)
-                writer = writer or pq.ParquetWriter(path, arrow.schema.with_metadata(notes))
+                writer = writer or pq.ParquetWriter(path, arrow.schema.with_metadata(dict(notes)))
                 writer.write_table(arrow)
                 rows += table.height
                 advance(table.height)

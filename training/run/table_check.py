@@ -10,7 +10,7 @@ import keras
 from loader import KerasSequenceLoader
 from training.column_facts.id_counts import id_count, too_small
 from training.errors import TrainingError
-from training.layers.records_fits import fits_of_model, record_fits
+from training.layers.records_fits import fits_of_model
 from training.private import node_of
 from training.table_sizes import tables_of
 from workflow.errors import listed
@@ -21,16 +21,14 @@ def check_tables(model: keras.Model, data: Any) -> None:
     """Check that each table has a row for every id of its column, by the schema of the data.
 
     Only a loader knows a schema; it is the `_schema.json` that `transform_to_parquet` writes, or
-    its argument. Tables whose ids the model computes from a column are not compared. The fits that
-    the data comes from are recorded in the model, for its next training and its export.
+    its argument. Tables whose ids the model computes from a column are not compared.
 
     Args:
         model: the model to train.
         data: as for `train`.
 
     Raises:
-        TrainingError: a table has fewer rows than its column has ids, or the model was trained on
-            another fit.
+        TrainingError: a table has fewer rows than its column has ids.
     """
     if not isinstance(data, KerasSequenceLoader):
         return
@@ -41,21 +39,37 @@ def check_tables(model: keras.Model, data: Any) -> None:
         if rows < counts.get(column, 0):
             received = f"layer {layer!r} with {rows} rows."
             raise TrainingError(too_small(column, counts[column], received))
-    _check_fits(model, data)
 
 
-def _check_fits(model: keras.Model, data: KerasSequenceLoader) -> None:
-    inputs = getattr(model, "input", None)
-    names = inputs if isinstance(inputs, Mapping) else ()
-    fits = fits_of([column for column in data.input_schema.columns if column.name in names])
-    recorded = fits_of_model(model)
-    if differ := other_fits(recorded, fits):
-        raise TrainingError(
-            "Expected data that the same fit has made as the data that the model was trained on. "
-            f"Received: data in which another fit has made {listed(differ)}: equal ids stand for other "
-            "values. Train a new model on it, or transform the data with the earlier workflow."
-        )
-    record_fits(model, recorded | fits)
+def check_fits(model: keras.Model, *data: Any) -> dict[str, str]:
+    """Check that one fit has made all data, and that on which the model was trained, where it is known.
+
+    Args:
+        model: the model to train.
+        data: for training and validation, as for `train`.
+
+    Returns:
+        Column -> digest of the fit, of all that is known, to be recorded in the trained model.
+
+    Raises:
+        TrainingError: another fit has made some columns; names them.
+    """
+    fits = fits_of_model(model)
+    for given in data:
+        if not isinstance(given, KerasSequenceLoader):
+            continue
+        features, _, _ = keras.utils.unpack_x_y_sample_weight(given.element_spec)
+        known = fits_of(given.input_schema.columns)
+        own = {name: known[name] for name in features if name in known}
+        if differ := other_fits(fits, own):
+            raise TrainingError(
+                "Expected data made by the fit that made the model's earlier data, or the schema it was "
+                f"built from. Received: data in which another fit has made {listed(differ)}: equal ids "
+                "stand for other values. Build a new model for it, or transform the data with the "
+                "earlier workflow."
+            )
+        fits |= own
+    return fits
 
 
 def _columns_of_inputs(model: keras.Model) -> dict[str, str]:

@@ -9,11 +9,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workflow.errors import WorkflowError
+from workflow.errors import WorkflowError, listed
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import Schema
+from workflow.schema.tags import fits_of, other_fits
 
 from .object_stores import Objects, expect_whole, is_url
 from .objects import AnyPath, ObjectPath, state_of
@@ -115,10 +116,22 @@ def schema_beside(files: Sequence[DataFile]) -> Schema | None:
     """The schema that a run wrote beside the first of some files, if there is one.
 
     Raises:
-        WorkflowError: as `published` does.
+        WorkflowError: as `published` does; or another fit has made the files of another folder.
     """
-    manifest = published(files[0].path.parent)
-    return None if manifest is None else manifest.schema
+    first, *others = dict.fromkeys(file.path.parent for file in files)
+    manifest = published(first)
+    if manifest is None:
+        return None
+    fits = fits_of(manifest.schema.columns)
+    for folder in others if fits else ():
+        other = published(folder)
+        if other and (differ := other_fits(fits, fits_of(other.schema.columns))):
+            raise WorkflowError(
+                f"Expected files that one fit of a workflow has made. Received: {first} and {folder}, "
+                f"in which another fit has made {listed(differ)}: equal ids stand for other values. "
+                "Transform the data of both with one fitted workflow."
+            )
+    return manifest.schema
 
 
 def read_manifest(path: AnyPath, folder: AnyPath) -> PublishedData:

@@ -105,7 +105,9 @@ def _of_array(values: Array) -> bytes:
     kind = values.dtype.kind
     if kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
-            values = values.astype("<f4").view("<i4") >> _ROUNDED
+            values = values.astype("<f4") + np.float32(0)  # -0.0 is 0.0
+            values = np.where(np.isnan(values), np.float32(np.nan), values)
+            values = values.view("<i4") >> _ROUNDED
     elif kind in "UO":
         values = np.frombuffer("\0".join(map(str, values)).encode(), np.uint8)
     return _digest(values.dtype.str.encode(), np.ascontiguousarray(values).view(np.uint8))

@@ -21,6 +21,9 @@ from ._moments import merged_moments, moments, variance
 from ._numbers import expect_numbers, finite_values, scaled
 from ._state import expect_numbers_of_columns
 
+# Bits of a mean below the deviation that are kept; float32 has 24.
+_MEAN_BITS = 40
+
 
 @dataclass(frozen=True)
 class Normalize(Operator):
@@ -85,7 +88,7 @@ class Normalize(Operator):
                 count == 0 or math.isfinite(mean + deviation),
                 f"The values of column {name!r} are too large to normalize. Clip them first.",
             )
-            means.append(mean if count else 0.0)
+            means.append(_significant(mean, deviation) if count else 0.0)
             deviations.append(deviation or 1.0)
         return {"mean": Column(np.array(means)), "std": Column(np.array(deviations))}
 
@@ -93,3 +96,12 @@ class Normalize(Operator):
         """The columns, scaled."""
         means, deviations = expect_numbers_of_columns(state, ["mean", "std"], columns)
         return scaled(columns, means, deviations, self.out_dtype)
+
+
+def _significant(mean: float, deviation: float) -> float:
+    """The mean without the digits that rounding makes in a column that is centred already.
+
+    They depend on the order of the sums, so that two fits of the same data would differ.
+    """
+    unit = 2.0 ** (math.frexp(deviation)[1] - _MEAN_BITS)
+    return round(mean / unit) * unit if deviation and unit and math.isfinite(mean / unit) else mean

@@ -52,13 +52,16 @@ FIT = "fit_digest"
 
 
 def fits_of(columns: Iterable[ColumnSchema]) -> dict[str, str]:
-    """The digests of the fits of the columns that have one.
+    """The digests of the columns' fits, "" for a column on whose way nothing was learnt.
+
+    Empty if no column has a digest: then it is unknown whether a workflow has made them.
 
     Example:
         >>> fits_of([ColumnSchema("user", "int64", properties={FIT: "9f"}), ColumnSchema("age", "int8")])
-        {'user': '9f'}
+        {'user': '9f', 'age': ''}
     """
-    return {c.name: str(c.properties[FIT]) for c in columns if FIT in c.properties}
+    found = {column.name: str(column.properties.get(FIT, "")) for column in columns}
+    return found if any(found.values()) else {}
 
 
 def other_fits(recorded: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

@@ -4,6 +4,7 @@ Both fits have vocabularies of equal sizes, so that nothing in the network's sha
 """
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ from exporter import ExportError, NearestItems, ServingOptions, export_ensemble
 from loader import KerasSequenceLoader, LoaderError
 from training import TrainingError, layers, models, save_model, train
 from training.retrieval import tower, write_item_vectors
-from workflow import Workflow, ops
+from workflow import Workflow, get_embedding_sizes, ops
 
 ROWS = 200
 
@@ -93,7 +94,7 @@ def test_an_export_takes_the_fit_of_the_training_alone(kind, model, first, secon
     report = export(network, first, tmp_path / "models")
     assert "other_fit" not in str(report)
     again = fit(clicks(["a", "b", "c", "d"])[::-1])
-    assert export(network, again, tmp_path / "models").published
+    export(network, again, tmp_path / "models")
     text = " ".join(str(export(network, second, tmp_path / "models", other_fit=True)).split())
     assert "other_fit on" in text
 
@@ -127,7 +128,7 @@ def test_a_checkpoint_is_not_resumed_on_another_fit(first, data, tmp_path):
     """A new model records nothing yet: the checkpoint does."""
 
     def resumed(folder, epochs):
-        made = models.mlp(first.output_schema, hidden=(4,))
+        made = models.mlp(get_embedding_sizes(first), ["age"], hidden=(4,))
         return train(made, load(data / folder), epochs=epochs, checkpoint=tmp_path / "run")
 
     resumed("first", 1)
@@ -140,15 +141,69 @@ def test_a_checkpoint_is_not_resumed_on_another_fit(first, data, tmp_path):
     assert resumed("first", 2).samples == ROWS
 
 
-def test_a_network_that_records_nothing_is_exported(first, second, data, tmp_path):
-    """Keras' own layers have no place for it."""
+def ids_alone(folder):
+    return KerasSequenceLoader(
+        folder, batch_size=50, label_names=["label"], cat_names=["user"], cont_names=[]
+    )
+
+
+@pytest.mark.parametrize("inputs", [dict, list])
+def test_a_network_of_keras_own_layers_is_tied_until_its_file_is_read(
+    inputs, first, second, data, tmp_path
+):
+    """A `.keras` file has no place for it, a SavedModel of `save_model` has."""
     user = keras.Input((1,), name="user", dtype="int32")
     vectors = keras.layers.Flatten()(keras.layers.Embedding(8, 4)(user))
-    made = keras.Model({"user": user}, keras.layers.Dense(1, "sigmoid", name="output")(vectors))
-    train(made, KerasSequenceLoader(data / "first", batch_size=50, label_names=["label"],
-                                    cat_names=["user"], cont_names=[]))  # fmt: skip
+    output = keras.layers.Dense(1, "sigmoid", name="output")(vectors)
+    made = keras.Model({"user": user} if inputs is dict else [user], output)
+    train(made, ids_alone(data / "first"))
+    for network in (made, saved(made, "savedmodel", tmp_path)):
+        with pytest.raises(ExportError, match="of another fit, in which ids or numbers of user"):
+            export(network, second.remove_inputs("age"), tmp_path / "models")
+    with pytest.raises(TrainingError, match="another fit has made user"):
+        train(made, ids_alone(data / "second"))
     for workflow in (first, second):
-        export(made, workflow.remove_inputs("age"), tmp_path / "models")
+        read = saved(made, "keras", tmp_path)
+        export(read, workflow.remove_inputs("age"), tmp_path / "models")
+
+
+def test_a_model_of_a_schema_is_tied_before_its_training(first, second, data, tmp_path):
+    """Keras' own `fit` records nothing."""
+    made = models.mlp(first.output_schema, hidden=(4,))
+    made.compile("sgd", "binary_crossentropy")
+    made.fit(load(data / "first"), verbose=0, shuffle=False)
+    with pytest.raises(ExportError, match="ids or numbers of age, user mean something else"):
+        export(made, second, tmp_path / "models")
+    with pytest.raises(TrainingError, match="another fit has made age, user"):
+        train(made, load(data / "second"))
+
+
+def test_the_record_can_be_removed(second, data, tmp_path):
+    """An empty record admits features that are known to mean the same."""
+    made = models.mlp(second.output_schema, hidden=(4,))
+    for fits in ([1], {"user": 1}, "user"):
+        with pytest.raises(TrainingError, match="Expected fits as a dictionary of column ->"):
+            made.get_layer("features").fits = fits
+    made.get_layer("features").fits = {}
+    train(made, load(data / "first"))
+    with pytest.raises(ExportError, match="ids or numbers of age, user"):
+        export(made, second, tmp_path / "models")
+
+
+def test_numbers_that_were_normalized_in_training_alone(model, tmp_path):
+    """A workflow that passes a column on as it is has learnt nothing on its way."""
+    ids = ["user"] >> ops.Categorify(dtype="int32")
+    raw = ["age"] >> ops.LambdaOp(lambda age: age.cast("float32"))
+    same_ids = Workflow(ids + raw + "label").fit(clicks(["a", "b", "c", "d"]))
+    with pytest.raises(ExportError, match="ids or numbers of age mean something else"):
+        export(model, same_ids, tmp_path / "models")
+
+
+def test_a_run_that_never_began_ties_the_model_to_nothing(data):
+    made = models.mlp({"user": (8, 4)}, ["age"], hidden=(4,))
+    with pytest.raises(TrainingError, match="Expected checkpoint as a folder"):
+        train(made, load(data / "first"), checkpoint=data / "first" / "_schema.json")
+    train(made, load(data / "second"))
 
 
 def test_an_onnx_network_may_say_its_fits(first, second, tmp_path):
@@ -184,7 +239,8 @@ def test_items_of_another_fit_are_refused(tmp_path):
     train(model, loader, loss="binary_crossentropy")
     items = frame.select("item").unique()
     with pytest.raises(
-        TrainingError, match="one of another fit, in which item means something else"
+        TrainingError,
+        match="one of another fit, in which ids or numbers of item mean something else",
     ):
         write_item_vectors(model, other, items, tmp_path / "items.parquet", id="item")
     write_item_vectors(model, workflow, items, tmp_path / "items.parquet", id="item")
@@ -197,6 +253,42 @@ def test_items_of_another_fit_are_refused(tmp_path):
     # The query's features are the same: only the vectors of the items are stale.
     with pytest.raises(ExportError, match="ids or numbers of item mean something else"):
         nearest(other)
+
+
+@pytest.mark.parametrize("kind", ["in memory", "keras", "savedmodel"])
+def test_items_of_another_training_are_refused(kind, tmp_path):
+    """The widths are equal, and so is the fit."""
+    frame = pl.DataFrame({"user": [1, 2, 3, 4] * 9, "item": [5, 6, 7, 8] * 9, "label": [1] * 36})
+    ids = ["user", "item"] >> ops.Categorify(dtype="int32")
+    workflow = Workflow(ids + "label").fit(frame)
+    workflow.transform_to_parquet(frame, tmp_path / "data")
+    model = models.two_tower(workflow.output_schema, query=["user"], candidate=["item"])
+    items = frame.select("item").unique()
+    write_item_vectors(model, workflow, items, tmp_path / "items.parquet", id="item")
+
+    def nearest(**options):
+        network = saved(tower(model, "query"), kind, tmp_path)
+        found = NearestItems(network, tmp_path / "items.parquet", 2)
+        served = workflow.remove_inputs("item")
+        return export_ensemble(
+            found,
+            served,
+            "items",
+            tmp_path / "models",
+            ["label"],
+            serving=ServingOptions(**options),
+        )
+
+    nearest()
+    loader = KerasSequenceLoader(tmp_path / "data", batch_size=9, label_names=["label"])
+    train(model, loader, loss="binary_crossentropy")
+    if kind == "savedmodel":
+        shutil.rmtree(tmp_path / "model")
+    with pytest.raises(ExportError, match="vectors of another training"):
+        nearest()
+    if kind == "savedmodel":
+        shutil.rmtree(tmp_path / "model")
+    nearest(other_fit=True)
 
 
 def test_in_a_shell(model, second, data, tmp_path):

@@ -113,8 +113,9 @@ def test_items_that_cannot_be_written(trained, tmp_path, items, id_, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_workflow_that_drops_items_is_told(trained, tmp_path):
-    model, _ = trained
+def test_a_workflow_that_drops_items_is_told(tmp_path):
+    sizes = {"userId": (9, 4), "movieId": (9, 4)}, {"genres": (9, 4)}
+    model = models.two_tower(sizes, query=["userId"], candidate=["movieId", "genres"])
     kept = ["userId", "movieId", "genres"] >> ops.Filter(lambda c: c["movieId"] > 10)
     workflow = Workflow(kept >> ops.Categorify()).fit(
         {"userId": [1, 2], "movieId": [70, 20], "genres": [["a"], []]}

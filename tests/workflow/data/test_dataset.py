@@ -248,3 +248,16 @@ def test_paths_of_a_list_keep_their_order(plain, made):
         "a.parquet",
         *(f"part-0000{n}.parquet" for n in range(3)),
     ]
+
+
+def test_folders_of_two_fits_are_no_data_set(tmp_path):
+    """An id stands for one value in the first folder, and for another one in the second."""
+    months = {"may": ["a", "b", "a"], "june": ["c", "d", "c"]}
+    for month, users in months.items():
+        rows = {"n": users, "label": [0, 1, 0]}
+        fitted = Workflow((["n"] >> ops.Categorify()) + "label").fit(rows)
+        fitted.transform_to_parquet(rows, tmp_path / month)
+    both = [tmp_path / month for month in months]
+    assert "in which another fit has made n: equal ids stand for other values" in refused(both)
+    fitted.transform_to_parquet({"n": months["may"], "label": [0, 1, 0]}, tmp_path / "again")
+    assert len(numbers([tmp_path / "again", tmp_path / "june"])) == 6

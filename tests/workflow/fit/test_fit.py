@@ -8,6 +8,7 @@ from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
 from workflow.operator.operator import OPERATORS
+from workflow.schema.tags import fits_of
 
 EXAMPLES = [
     pytest.param(example, id=f"{name}-{number}")
@@ -35,6 +36,7 @@ def test_every_operator_learns_the_same_from_parts(example, tmp_path):
     assert parts.output_schema.names == whole.output_schema.names
     made, want = parts.transform(frame).collect(), whole.transform(frame).collect()
     assert_frame_equal(made, want, rel_tol=1e-5, abs_tol=1e-6)
+    assert fits_of(parts.output_schema.columns) == fits_of(whole.output_schema.columns)
 
 
 @pytest.mark.usefixtures("row_by_row")

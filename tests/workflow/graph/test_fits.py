@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -91,3 +92,22 @@ def test_a_second_workflow_includes_the_first(tmp_path):
 @pytest.mark.parametrize("scale", [1 + 1e-12, 1 - 1e-12])
 def test_sums_in_another_order_are_the_same_fit(scale):
     assert digests(fitted(ages=[a and a * scale for a in AGES])) == digests(fitted())
+
+
+def test_a_centred_column_is_the_same_fit_in_any_order():
+    """Its mean is rounding alone, and another one in another order of the rows."""
+    ages = np.random.default_rng(0).normal(0, 3, 1000)
+    ages -= ages.mean()
+    means = {ages.mean(), ages[::-1].mean(), np.sort(ages).mean()}
+    assert len(means) > 1
+    node = Workflow(["age"] >> ops.Normalize())
+    found = [digests(node.fit({"age": each})) for each in (ages, ages[::-1], np.sort(ages))]
+    assert found[0] == found[1] == found[2]
+    assert digests(node.fit({"age": ages + 0.001})) != found[0]
+
+
+def test_both_zeros_are_the_same_fit():
+    """The least of 0.0 and -0.0 is the one that comes first."""
+    node = Workflow(["age"] >> ops.NormalizeMinMax())
+    found = [digests(node.fit({"age": [zero, 1.0]})) for zero in (0.0, -0.0)]
+    assert found[0] == found[1]
