@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.parallel.lengths import row_counts
 from training.parallel.workers import Workers
 
 
@@ -57,10 +58,10 @@ class EqualSteps:
         # then finds no batch, or after a wait for the GPU, by a control edge from the batch.
         with tf.device(self._collectives.device):
             count = tf.raw_ops.Shape(input=batch)[:1] + zero
-        found = [count, *(tf.shape(rows)[:1] for rows in tables)]
+        found = [count, row_counts(tables, self._collectives.host)] if tables else [count]
         self._tables = len(tables)
         with tf.device(self._collectives.host):
-            own = tf.concat([tf.cast(count, tf.int64) for count in found], axis=0)
+            own = tf.cast(tf.concat(found, axis=0), tf.int64)
             counts, kept = self._exchanged(own)
             equal = tf.reduce_all(tf.equal(kept, kept[0]))
             with tf.control_dependencies([tf.debugging.Assert(equal, ["workers differ"])]):
@@ -69,12 +70,12 @@ class EqualSteps:
     def count(self, tables: Sequence[tf.Tensor]) -> tf.Tensor:
         """Rows of all workers in each table, (workers, tables), where the batches were compared before."""
         self._later = self._later or self._collectives.reserve(1)
-        found = [tf.shape(rows)[0] for rows in tables]
-        if not found:
+        if not tables:
             return tf.zeros([self._workers.size, 0], tf.int32)
-        with tf.device(self._collectives.host):
-            own = tf.stack(found)[tf.newaxis]
-            return self._collectives.gathered(own, self._later, self._collectives.host)
+        host = self._collectives.host
+        own = row_counts(tables, host)
+        with tf.device(host):
+            return self._collectives.gathered(own[tf.newaxis], self._later, host)
 
     def end(self) -> None:
         """Take part in a step for which this worker has no batch.

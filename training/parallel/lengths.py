@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -35,6 +36,21 @@ def common_length(count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     step = least // _LENGTHS
     steps = (count - least + step - 1) // step
     return least + steps * step, power * _LENGTHS + steps
+
+
+def row_counts(tensors: Sequence[tf.Tensor], host: str) -> tf.Tensor:
+    """The number of rows of each tensor, int32 (tensors,), on the host.
+
+    Taken where the tensors are, since they would be copied to the host, and joined by `concat`: a
+    `stack` of one becomes an operation with a constant, which waits for the GPU by a control edge.
+
+    Args:
+        tensors: at least one.
+        host: its device.
+    """
+    counts = [tf.shape(tensor)[:1] for tensor in tensors]
+    with tf.device(host):
+        return tf.concat(counts, axis=0)
 
 
 def lengthened(tensor: tf.Tensor, length: tf.Tensor, value: int | tf.Tensor = 0) -> tf.Tensor:

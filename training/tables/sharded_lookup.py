@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from training.optimizers.distinct import distinct_places, summed_by_place
 from training.parallel.collectives import Collectives
-from training.parallel.lengths import NUMBERS, common_length, lengthened
+from training.parallel.lengths import NUMBERS, common_length, lengthened, row_counts
 from training.sharding.layout import Layout, Route
 
 
@@ -173,12 +173,12 @@ class Travel:
 
     def counts(self, rows: list[tf.Tensor]) -> tf.Tensor:
         """The number of rows that each worker has for each, (workers, workers), on the host."""
-        found = [tf.shape(each)[0] for each in rows]
         record = _RECORDED.get()
         ready = [] if record is None else record.ready
-        with tf.device(self.collectives.host), tf.control_dependencies(ready):
-            own = tf.stack(found)[tf.newaxis]
-            return self.collectives.gathered(own, self._count, self.collectives.host)
+        host = self.collectives.host
+        own = row_counts(rows, host)
+        with tf.device(host), tf.control_dependencies(ready):
+            return self.collectives.gathered(own[tf.newaxis], self._count, host)
 
     def __call__(self, parts: list[tf.Tensor], length: tf.Tensor, kind: str) -> tf.Tensor:
         """The parts that all workers have for this one, (workers, length, ...).

@@ -20,10 +20,11 @@ HOST_ONLY = {types_pb2.DT_INT32, types_pb2.DT_BOOL}
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("lengths", ["known", "unknown"])
 @pytest.mark.parametrize("kind", ["ids", "lists"])
 @pytest.mark.parametrize("shard", ["none", "row"])
-def test_only_the_hosts_numbers_pass_between_its_devices(shard, kind, tmp_path):
-    graphs = divided_graphs(shard, kind, tmp_path)
+def test_only_the_hosts_numbers_pass_between_its_devices(shard, kind, lengths, tmp_path):
+    graphs = divided_graphs(tmp_path, shard, kind, lengths)
     # The step's are the largest; a batch comes from the host here, and from the GPU's loader there.
     step = max((file for file in graphs if "CPU:1" in file.name), key=lambda f: f.stat().st_size)
     host = max((file for file in graphs if "CPU:0" in file.name), key=lambda f: f.stat().st_size)
@@ -32,7 +33,7 @@ def test_only_the_hosts_numbers_pass_between_its_devices(shard, kind, tmp_path):
     assert [node.name for node in sent if node.attr["T"].type not in HOST_ONLY] == []
 
 
-def divided_graphs(shard, kind, folder):
+def divided_graphs(folder, *arguments):
     """The files of a worker's graphs, one for each function and device."""
     with ExitStack() as stack:
         ports = [stack.enter_context(socket.socket()) for _ in range(2)]
@@ -50,7 +51,7 @@ def divided_graphs(shard, kind, folder):
             "TF_CPP_MAX_VLOG_LEVEL": "0",
             "TF_CPP_MIN_LOG_LEVEL": "0",
         }
-        command = [sys.executable, str(Path(__file__).with_name("two_devices.py")), shard, kind]
+        command = [sys.executable, str(Path(__file__).with_name("two_devices.py")), *arguments]
         with (folder / f"{rank}.log").open("w") as log:
             processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
     codes = [process.wait(120) for process in processes]

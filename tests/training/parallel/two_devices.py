@@ -20,7 +20,7 @@ def alone(means, sums, parts):
     return means, sums, [tf.concat([part, part], axis=0) for part in parts]
 
 
-def main(shard, kind):
+def main(shard, kind, lengths):
     """Train on one batch."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -39,7 +39,9 @@ def main(shard, kind):
         x["tags"] = (ids, np.ones_like(ids))
     # One table of few rows, one of many.
     sizes = {"city": (7, 8), "user": (70_000, 8)}
-    data = tf.data.Dataset.from_tensors((x, (ids > 3).astype("float32"))).repeat(2)
+    data = tf.data.Dataset.from_tensor_slices((x, (ids > 3).astype("float32")))
+    # Of known lengths, which TensorFlow turns into constants, or of unknown ones.
+    data = data.repeat(2).batch(ROWS, drop_remainder=lengths == "known")
     dtypes = dict.fromkeys(sizes, "int64") | dict.fromkeys(lists, ("int64", "int64"))
     with tf.device(collectives.device):
         model = models.mlp(
