@@ -125,7 +125,8 @@ def _compare(
     # An ONNX network is the same graph in both places; Keras' models have no such attribute.
     nan, counts = None, {}
     if getattr(model, "in_tensorflow", True):
-        nan, counts = rows_with(offline, np.isnan), nan_columns(offline)
+        nan = rows_with(offline, np.isnan)
+        counts = nan_columns(offline.filter(nan))
     for name in names:
         here, there = (
             np.concatenate([batch[name] for batch in side]) for side in (expected, answered)

@@ -51,26 +51,13 @@ def with_fits(program: Program) -> Program:
 
 
 def _fit(program: Program, number: int) -> str:
-    contents, sources = set(), set()
-    for step in _ancestry(program, number):
-        if step.verb == "source":
-            sources.add(str(step.parameters["name"]))
-        contents |= set(_contents(step))
+    contents = {found for step in program.ancestry([number]) for found in _contents(step)}
+    sources = program.sources_of_steps([number])
     earlier = fits_of(program.inputs.keep(sources).columns)
     if not contents and len(sources) == 1:
         return next(iter(earlier.values()), "")
     found = sorted([*contents, *(fit.encode() for fit in earlier.values())])
     return _digest(*found).hex() if found else ""
-
-
-def _ancestry(program: Program, number: int) -> Iterator[Step]:
-    todo, seen = [number], {number}
-    while todo:
-        step = program.steps[todo.pop()]
-        yield step
-        further = set(step.operands) - seen
-        seen |= further
-        todo += further
 
 
 def _contents(step: Step) -> Iterator[bytes]:

@@ -57,8 +57,8 @@ class Program(Derives):
         """The columns that the program computes."""
         return Schema(column for column, _ in self.outputs)
 
-    def sources_of_steps(self, steps: Iterable[int]) -> set[str]:
-        """The names of the input columns that some steps depend on."""
+    def ancestry(self, steps: Iterable[int]) -> list[Step]:
+        """Some steps, by number, and all steps that they depend on, each once."""
         todo = list(steps)
         seen = set(todo)
         while todo:
@@ -66,8 +66,11 @@ class Program(Derives):
             further = set(self.steps[todo.pop()].operands) - seen
             seen |= further
             todo += further
-        used = (self.steps[number] for number in seen)
-        return {step.parameters["name"] for step in used if step.verb == "source"}
+        return [self.steps[number] for number in seen]
+
+    def sources_of_steps(self, steps: Iterable[int]) -> set[str]:
+        """The names of the input columns that some steps depend on."""
+        return {s.parameters["name"] for s in self.ancestry(steps) if s.verb == "source"}
 
 
 def build(outputs: Iterable[tuple[ColumnSchema, Any]], inputs: Schema) -> Program:
