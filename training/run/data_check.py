@@ -41,7 +41,7 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
         >>> model = keras.Model({"age": (age := keras.Input((1,), name="age"))}, age)
         >>> check_data(model, ({"age": np.zeros((5, 1))}, np.zeros(5)), "train_data")
     """
-    batch = _first_batch(data, argument)
+    batch = first_batch(data, argument)
     if batch is None:
         return
     x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
@@ -95,7 +95,7 @@ def _has_nan(value: Any) -> bool:
     return any(not np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
 
 
-def _first_batch(data: Any, argument: str) -> Any:
+def first_batch(data: Any, argument: str) -> Any:
     """First batch, as arrays or symbols; None if it cannot be known in advance."""
     if isinstance(data, tf.data.Dataset):
         return _symbols(data)

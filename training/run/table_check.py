@@ -12,6 +12,7 @@ from training.column_facts.id_counts import id_count, too_small
 from training.errors import TrainingError
 from training.layers.records_fits import fits_of_model
 from training.private import node_of
+from training.run.data_check import first_batch
 from training.table_sizes import tables_of
 from workflow.errors import listed
 from workflow.schema.tags import fits_of, other_fits
@@ -58,7 +59,7 @@ def check_fits(model: keras.Model, *data: Any) -> dict[str, str]:
     for given in data:
         if not isinstance(given, KerasSequenceLoader):
             continue
-        features, _, _ = keras.utils.unpack_x_y_sample_weight(given.element_spec)
+        features, _, _ = keras.utils.unpack_x_y_sample_weight(first_batch(given, "data"))
         known = fits_of(given.input_schema.columns)
         own = {name: known[name] for name in features if name in known}
         if differ := other_fits(fits, own):
