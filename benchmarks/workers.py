@@ -10,8 +10,8 @@ GPU of its own. The models are those of `benchmarks.training_step`; their batche
 the GPU, or with `--rows` come from files, by a loader for each worker (mlp alone). `--gigabytes` makes
 the tables so large together, whether they fit one GPU or not. Ratios are to the first number of
 workers with the same tables. The bytes are those of the tensors that a worker gives to TensorFlow's
-collectives in a step, not counting what these pass on for others; `--bytes` counts them, in steps that
-are not timed. `--trace` prints which kernels of the first worker's GPU
+collectives in a step, not counting what these pass on for others; `--bytes` counts them on CPUs, in
+steps that are not timed. `--trace` prints which kernels of the first worker's GPU
 took the time, as `benchmarks.profile` does.
 
 `--collectives` times operations of TensorFlow between two workers, for so many MB of each.
@@ -69,12 +69,9 @@ def counted(workers: Workers) -> Iterator[list[int]]:
         yield sent
         return
     own = vars(workers.collectives)
-    compiled = workers.collectives.compiled
     own |= {kind: count(getattr(workers.collectives, kind)) for kind in KINDS}
-    kept = count(lambda tensor: tensor)
-    own["compiled"] = lambda *several: compiled(*([kept(one) for one in each] for each in several))
     yield sent
-    for kind in (*KINDS, "compiled"):
+    for kind in KINDS:
         del own[kind]
 
 
@@ -160,15 +157,15 @@ def collectives(given: Namespace) -> list[dict[str, Any]]:
         for kind in (*KINDS[:2], "compiled" if found.on_gpu else KINDS[2]):
             with tf.device(found.device):
                 values = tf.ones([workers.size, int(megabytes * 1e6) // 4 // workers.size])
-            send = getattr(found, kind)
+            send, number = getattr(found, kind), [found.reserve(1)]
             if kind == "compiled":
-                send = lambda tensor, _, send=send: send([tensor], [])[0][0]  # noqa: E731
-            row[kind] = milliseconds(send, values, found.reserve(1))
+                send, number = send(found.summed), []
+            row[kind] = milliseconds(send, values, *number)
         table.append(row)
     return table
 
 
-def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, number: int) -> float:
+def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, *number: int) -> float:
     """The time of one of several operations, one after another."""
 
     @tf.function(autograph=False)
@@ -176,7 +173,7 @@ def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, number: int)
         total = tf.zeros([])
         for _ in range(REPEATS):
             with tf.control_dependencies([total]):
-                total += send(values + total * 0, number)[0, 0]
+                total += send(values + total * 0, *number)[0, 0]
         return total
 
     times = []
@@ -246,6 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
         print(json.dumps(collectives(own) if own.collectives else train(own)))
         return
+    if parsed.bytes and parsed.device == "gpu":
+        parser.error("--bytes counts on CPUs")
     given = {name: value for name, value in vars(parsed).items() if name != "one"}
     given["folder"] = str(parsed.folder)
     if parsed.collectives:

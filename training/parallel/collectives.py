@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -83,62 +81,60 @@ class Collectives:
             raise TypeError("all-to-all is for CPUs")
         return tf.raw_ops.CollectiveAllToAllV2(input=tensor, **self._common(self.device, number))
 
-    def compiled(
-        self,
-        means: Sequence[tf.Tensor],
-        sums: Sequence[tf.Tensor],
-        parts: Sequence[tf.Tensor],
-    ) -> list[list[tf.Tensor]]:
-        """Means and sums over the workers, and rows of all workers, in one function of XLA; on GPUs.
+    def compiled(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """`work` as one function of XLA, whose exchanges are `summed` and `joined`; on GPUs.
 
         NCCL's kernels wait in the queue of the GPU, as all others do. TensorFlow's own operations
         end only when the GPU has ended them, so that the host, which sends no work meanwhile, can
-        never be ahead of it. XLA knows sums alone, and joins those of one dtype: rows are sent as sums
-        with zeros.
+        never be ahead of it. XLA joins exchanges of one dtype.
 
         Args:
-            means: tensors of floats, each with the same shape on all workers.
-            sums: tensors, each with the same shape on all workers.
-            parts: tensors (n, ...), each with the same shape on all workers.
-
-        Returns:
-            the means; the sums; for each of `parts` the rows of all workers by rank, (workers * n, ...).
+            work: takes tensors and returns tensors, at least one.
         """
-        given = [list(means), list(sums), list(parts)]
-        if tf.executing_eagerly():
-            return list(self._exchange(*given))
-        earlier = tf.compat.v1.get_default_graph().get_collection_ref(_ORDER)
-        # In the same order on all workers: else one waits for what another has not begun.
-        with tf.control_dependencies(earlier[-1:]):
-            exchanged = list(self._exchange(*given))
-        earlier += [*itertools.chain(*exchanged)][:1]
-        return exchanged
+        function = tf.function(work, autograph=False, jit_compile=True, reduce_retracing=True)
 
-    @functools.cached_property
-    def _exchange(self) -> Any:
-        def total(tensor: tf.Tensor) -> tf.Tensor:
-            return tf.raw_ops.CollectiveReduceV2(
-                input=tensor,
-                merge_op="Add",
-                final_op="Id",
-                group_size=self.size,
-                group_key=_COMPILED,
-                instance_key=_COMPILED,
-                ordering_token=[],
-                communication_hint="nccl",
-            )
+        def call(*given: Any) -> Any:
+            if tf.executing_eagerly():
+                return function(*given)
+            earlier = tf.compat.v1.get_default_graph().get_collection_ref(_ORDER)
+            # In the same order on all workers: else one waits for what another has not begun.
+            with tf.control_dependencies(earlier[-1:]):
+                found = function(*given)
+            earlier += tf.nest.flatten(found)[:1]
+            return found
 
-        def every(part: tf.Tensor) -> tf.Tensor:
-            zeros = tf.zeros_like(part)
-            return total(
-                tf.concat([part if n == self.rank else zeros for n in range(self.size)], 0)
-            )
+        return call
 
-        def exchange(means: list[tf.Tensor], sums: list[tf.Tensor], parts: list[tf.Tensor]) -> Any:
-            averaged = [total(tensor) / self.size for tensor in means]
-            return averaged, [total(tensor) for tensor in sums], [every(part) for part in parts]
+    def summed(self, tensor: tf.Tensor) -> tf.Tensor:
+        """The sum over the workers of a tensor, in a function of XLA.
 
-        return tf.function(exchange, autograph=False, jit_compile=True, reduce_retracing=True)
+        Args:
+            tensor: of the same shape on all workers.
+        """
+        return tf.raw_ops.CollectiveReduceV2(
+            input=tensor,
+            merge_op="Add",
+            final_op="Id",
+            group_size=self.size,
+            group_key=_COMPILED,
+            instance_key=_COMPILED,
+            ordering_token=[],
+            communication_hint="nccl",
+        )
+
+    def joined(self, part: tf.Tensor, kind: tf.DType) -> tf.Tensor:
+        """The rows of all workers by rank, (workers * n, ...), in a function of XLA.
+
+        XLA exchanges sums alone: rows are sent as sums with zeros.
+
+        Args:
+            part: this worker's rows, (n, ...), of the same shape on all workers.
+            kind: dtype in which they travel.
+        """
+        sent = tf.cast(part, kind)
+        zeros = tf.zeros_like(sent)
+        parts = [sent if rank == self.rank else zeros for rank in range(self.size)]
+        return tf.cast(self.summed(tf.concat(parts, axis=0)), part.dtype)
 
     def texts(self, text: str) -> list[str]:
         """The text that each worker gives."""

@@ -59,3 +59,8 @@ def lengthened(tensor: tf.Tensor, length: tf.Tensor, value: int | tf.Tensor = 0)
     # TensorFlow pads integers on the host only.
     padding = tf.fill(missing, tf.cast(value, tensor.dtype))
     return tf.concat([tensor, padding], axis=0)
+
+
+def dtype_of_rows(height: int) -> tf.DType:
+    """The dtype in which numbers of a table's rows travel, and one that is beyond them."""
+    return tf.int32 if height <= tf.int32.max else tf.int64

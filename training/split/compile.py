@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from training import optimizers
 from training.errors import TrainingError
@@ -106,7 +107,9 @@ def compile_model(
     loop.uninstall(model)
     replicas.install(model)
     if split:
-        exchange = Exchange(workers, model) if workers.size > 1 else None
+        # The lookups' vectors have that dtype where the layers take them, and so have their gradients.
+        kind = tf.bfloat16 if policy == "mixed_bfloat16" else tf.float32
+        exchange = Exchange(workers, model, kind) if workers.size > 1 else None
         model.train_step = SplitStep(model, policy, has_gpu() if xla is None else xla, exchange)
         loop.install(model, exchange)
         if exchange is not None and is_divided:

@@ -16,8 +16,9 @@ from training.parallel.lengths import NUMBERS, common_length, lengthened
 from training.parallel.workers import Workers
 from training.private import layers_of
 from training.sharding.layout import layout_of
-from training.split.table_gradient import TableGradient, divided_by_height
+from training.split.table_gradient import TableGradient
 from training.tables.shared_table import SharedTable
+from training.tables.side_by_side import LookedRows, side_by_side_of
 
 # A tensor with the variable that it is about.
 _Local = tuple[tf.Tensor, keras.Variable]
@@ -41,21 +42,30 @@ class Exchange:
     Args:
         workers: the workers.
         model: the compiled model.
+        kind: dtype in which gradients of rows of tables travel between GPUs, of which none is summed on
+            the way.
 
     Attributes:
         workers: the workers.
         steps: compares the steps that they take.
+        kind: see above.
     """
 
-    def __init__(self, workers: Workers, model: keras.Model) -> None:
+    def __init__(self, workers: Workers, model: keras.Model, kind: tf.DType = tf.float32) -> None:
         if workers.collectives is None:
             raise TypeError("an exchange takes several workers")
         self.workers = workers
+        self.kind = kind
         self._model = model
         self._collectives = workers.collectives
         self.steps = EqualSteps(workers)
         self._is_ready = self._measures = False
         self._numbers_of_pieces = self._numbers_of_tables = 0
+
+    @property
+    def apart(self) -> str:
+        """The host, if lookups in whole tables are recorded each by itself: see `recorded`."""
+        return self._collectives.host if self._collectives.on_gpu else ""
 
     @property
     def looks_up(self) -> bool:
@@ -144,7 +154,7 @@ class Exchange:
         """Gradients of all workers, and metrics of all rows so far.
 
         Args:
-            gradients: for each variable a tensor, rows of it, or None.
+            gradients: for each variable a tensor, rows of it, those of each lookup, or None.
             variables: the model's.
             batch: a tensor of the batch with one entry for each row.
             before: state before the step: see `before`.
@@ -152,11 +162,11 @@ class Exchange:
         """
         changing = self._changing()
         is_table = [
-            isinstance(grad, tf.IndexedSlices) and layout_of(variable) is None
+            isinstance(grad, (tf.IndexedSlices, list)) and layout_of(variable) is None
             for grad, variable in zip(gradients, variables, strict=True)
         ]
         tables = [
-            self._sent(grad, variable)
+            (grad, variable)
             for grad, variable, kept in zip(gradients, variables, is_table, strict=True)
             if kept
         ]
@@ -166,17 +176,20 @@ class Exchange:
             if isinstance(grad, tf.Tensor)
         ]
         changes = [(v.value - old, v) for v, old in zip(changing, before, strict=True)]
-        rows, counts = [table.rows for table in tables], None
+        on_gpu = self._collectives.on_gpu
+        sent = [self._on_gpu_sent(*each) if on_gpu else distinct_rows(*each) for each in tables]
+        rows = [each for gradient in sent for each in _rows_of_lists(gradient)]
+        counts = None
         if self.looks_up:
             counts = self.steps.count(rows)
         elif not compared:
             compared = [self.steps.compare(batch, rows)]
             with tf.device(self._collectives.host):
                 counts = compared[0][:, 1:]
-        if self._collectives.on_gpu:
-            found = self._on_gpu(dense, changes, tables, compared[0], counts)
+        if on_gpu:
+            found = self._on_gpu(dense, changes, sent, compared[0], counts)
         else:
-            found = self._on_cpu(dense, changes, tables, counts)
+            found = self._on_cpu(dense, changes, sent, counts)
         means, totals, every = found
         self._change(changing, before, totals)
         slices, own = iter(every), iter(means)
@@ -198,13 +211,17 @@ class Exchange:
             # The mean of changes: that of equal values might differ from them in the last bit.
             variable.assign(old + (total if place < metrics else total / self.workers.size))
 
-    def _sent(self, gradient: tf.IndexedSlices, table: keras.Variable) -> TableGradient:
-        if self._collectives.on_gpu:
-            # Where a gradient of zero changes nothing, it does not matter which rows have one.
-            marks = not getattr(self._model.optimizer, "linear", False)
-            return divided_by_height(gradient, table, marks=marks)
-        gradient = distinct_rows(gradient, table)
-        return TableGradient(gradient.indices, gradient.values, gradient.dense_shape)
+    def _on_gpu_sent(
+        self, gradient: tf.IndexedSlices | list[LookedRows], table: keras.Variable
+    ) -> TableGradient:
+        lookups = gradient
+        if isinstance(gradient, tf.IndexedSlices):
+            columns = side_by_side_of(table)
+            rows = tf.cast(gradient.indices, tf.int64)
+            lookups = [LookedRows(rows, gradient.values, columns, is_list=columns is None)]
+        # Where a gradient of zero changes nothing, it does not matter which rows have one.
+        marks = not getattr(self._model.optimizer, "linear", False)
+        return TableGradient(lookups, table, marks=marks)
 
     def _on_gpu(
         self,
@@ -221,37 +238,38 @@ class Exchange:
             changes: of metrics and layers.
             tables: this worker's gradients.
             compared: on the host, after which the exchange may begin.
-            counts: of rows of each worker in each table, on the host; None if all have as many.
+            counts: of rows of each worker in each list, on the host; None if all have as many.
         """
         collectives = self._collectives
-        means, parts = [tensor for tensor, _ in dense], []
-        for place, table in enumerate(tables):
-            rows, values = table.rows, table.values / collectives.size
-            if counts is not None:
-                with tf.device(collectives.host):
-                    length, _ = common_length(tf.reduce_max(counts[:, place]))
-                rows, values = lengthened(rows, length, table.shape[0]), lengthened(values, length)
-            parts += [] if table.is_all_small else [rows, values]
-            means += table.small[:1]
-        sums = [tensor for tensor, _ in changes]
-        sums += [marks for table in tables for marks in table.small[1:]]
-        sums.append(_zero_after(compared, collectives.host))
-        means, sums, every = collectives.compiled(means, sums, parts)
-        small, marks, arrived = iter(means[len(dense) :]), iter(sums[len(changes) :]), iter(every)
-        gradients = []
-        for table in tables:
-            own = [next(each) for _, each in zip(table.small, (small, marks), strict=False)]
-            rows, values = table.rows, table.values
-            if not table.is_all_small:
-                rows, values = next(arrived), next(arrived)
-            gradients.append(table.with_small(rows, values, own))
-        return means[: len(dense)], sums[: len(changes)], gradients
+        if counts is not None:
+            with tf.device(collectives.host):
+                longest = tf.unstack(
+                    tf.reduce_max(counts, axis=0), sum(len(table.lists) for table in tables)
+                )
+                lengths = iter([common_length(each)[0] for each in longest])
+            for table in tables:
+                table.lengthen(lengths)
+        begin = _zero_after(compared, collectives.host)
+
+        def work() -> tuple[Any, ...]:
+            summed, size = collectives.summed, collectives.size
+            means = [summed(tensor) / size for tensor, _ in dense]
+            totals = [summed(tensor) for tensor, _ in changes]
+            gradients = [table.exchanged(collectives, self.kind) for table in tables]
+            # Awaited by all of them.
+            return means, [*totals, summed(begin)], gradients
+
+        means, totals, found = collectives.compiled(work)()
+        gradients = [
+            tf.IndexedSlices(*pair, table.shape) for pair, table in zip(found, tables, strict=True)
+        ]
+        return means, totals[:-1], gradients
 
     def _on_cpu(
         self,
         dense: Sequence[_Local],
         changes: Sequence[_Local],
-        tables: Sequence[TableGradient],
+        tables: Sequence[tf.IndexedSlices],
         counts: tf.Tensor,
     ) -> _Exchanged:
         """One operation after another; each has a number for each of its lengths."""
@@ -269,11 +287,11 @@ class Exchange:
         gathered = [self._gathered(table, counts[:, n], n) for n, table in enumerate(tables)]
         return means, totals[len(dense) :], gathered
 
-    def _gathered(self, table: TableGradient, counts: tf.Tensor, place: int) -> tf.IndexedSlices:
+    def _gathered(self, table: tf.IndexedSlices, counts: tf.Tensor, place: int) -> tf.IndexedSlices:
         """The rows of all workers, with values divided by the number of workers.
 
         Args:
-            table: this worker's rows.
+            table: this worker's gradient.
             counts: number of rows of each worker, on the host.
             place: of the table among the gradients.
         """
@@ -289,9 +307,14 @@ class Exchange:
             every = collectives.gathered(lengthened(tensor, length), number)
             return tf.concat([every[first:last] for first, last in spans], axis=0)
 
-        rows = together(tf.cast(table.rows, tf.int64), number)
+        rows = together(tf.cast(table.indices, tf.int64), number)
         values = together(table.values / collectives.size, number + NUMBERS)
-        return tf.IndexedSlices(values, rows, table.shape)
+        return tf.IndexedSlices(values, rows, table.dense_shape)
+
+
+def _rows_of_lists(gradient: TableGradient | tf.IndexedSlices) -> list[tf.Tensor]:
+    """Numbers of rows of which workers may have different numbers."""
+    return gradient.lists if isinstance(gradient, TableGradient) else [gradient.indices]
 
 
 def by_row(x: Any, y: Any) -> tf.Tensor:

@@ -81,7 +81,10 @@ class SplitStep:
         tables = self.parts.lookup.trainable_variables
         # Decided here, since checks of ids are switched on and off after compiling.
         joined = is_compilable(self.parts)
-        ready = [] if self._exchange is None else self._exchange.begin(x, y, without_lists=joined)
+        ready, apart, kind = [], "", tf.float32
+        if self._exchange is not None:
+            ready = self._exchange.begin(x, y, without_lists=joined)
+            apart, kind = self._exchange.apart, self._exchange.kind
         if self._on_gpu:
             y, weight = _widened((y, weight))
             x = x if joined and self._xla else _widened(x)
@@ -92,14 +95,14 @@ class SplitStep:
             held = [table for table in tables if layout_of(table) is None]
             with (
                 tf.GradientTape(watch_accessed_variables=False) as tape,
-                recorded(tape, ready) as lookups,
+                recorded(tape, ready, apart) as lookups,
             ):
                 tape.watch([table.value for table in held])
                 border = self._look_up(x)
             result = self._run(border, y, weight, joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
             backward, arrived = _backward(tape, border, result.lookup_gradients, sources)
-            gradients = _by_variable(held, backward) | gradients_of_tables(lookups, arrived)
+            gradients = _by_variable(held, backward) | gradients_of_tables(lookups, arrived, kind)
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
         variables = self.model.trainable_variables
         # A step that finds no batch fails; before that it must neither count nor draw random

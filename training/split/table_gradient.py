@@ -3,117 +3,161 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from training.tables.side_by_side import side_by_side_of
+from training.parallel.collectives import Collectives
+from training.parallel.lengths import dtype_of_rows, lengthened
+from training.tables.side_by_side import LookedRows
 
 # Rows of a small column: of fewer than a batch has on a GPU, most occur in it several times.
 SMALL = 1 << 16
 
 
 @dataclass(frozen=True)
-class TableGradient:
-    """The gradient of a table on this worker.
+class SentRows:
+    """Rows that travel.
 
     Attributes:
-        rows: numbers of rows, (n,), int64; of a known n, 0, if all columns are small.
-        values: the gradient of these rows, (n, width).
-        shape: of the table.
-        small: of the rows of small columns the sums (m, width), and if it matters 1 for each row that
-            was looked up, else 0, (m,); empty if there are none.
-        small_rows: the numbers of these rows, (m,).
+        rows: their numbers, (n * columns,), int64.
+        values: (n * columns, width).
+        columns: how many are side by side.
+        large: those of them that travel.
+        is_list: whether workers may have different numbers of rows.
     """
 
     rows: tf.Tensor
     values: tf.Tensor
-    shape: tf.Tensor
-    small: list[tf.Tensor] = field(default_factory=list)
-    small_rows: Any = None
+    columns: int
+    large: tuple[int, ...]
+    is_list: bool
+
+
+class TableGradient:
+    """The gradient of a table on this worker.
+
+    Gradients of small columns are summed by row: there are fewer rows than lookups, and as many on all
+    workers.
+
+    Args:
+        lookups: what was looked up in the table.
+        table: the variable.
+        marks: whether it matters which rows were looked up: without, all rows of small columns count
+            as such, some with a gradient of zero.
+
+    Attributes:
+        height: number of rows of the table.
+        shape: of the table.
+        sent: of large columns, and of unknown ones.
+        small: of the rows of small columns the sums (m, width), and if it matters 1 for each row that
+            was looked up, else 0, (m,); empty if there are none.
+    """
+
+    def __init__(
+        self, lookups: Sequence[LookedRows], table: keras.Variable, *, marks: bool
+    ) -> None:
+        self.height = table.shape[0]
+        self.shape = tf.constant(tuple(table.shape), tf.int64)
+        whole = ((0, self.height),)
+        columns_of = [looked.columns or whole for looked in lookups]
+        starts = sorted({c for columns in columns_of for c in columns if c[1] <= SMALL})
+        ends = [*itertools.accumulate(height for _, height in starts)]
+        # What is added to the number of a row to have its place among the sums.
+        shifts = {
+            column: end - column[1] - column[0] for column, end in zip(starts, ends, strict=True)
+        }
+        self._small_rows = np.concatenate(
+            [np.zeros(0, np.int64), *(np.arange(start, start + height) for start, height in starts)]
+        )
+        self.sent: list[SentRows] = []
+        places, values = [], []
+        for looked, columns in zip(lookups, columns_of, strict=True):
+            small = [n for n, column in enumerate(columns) if column in shifts]
+            if small:
+                own = tf.constant([shifts[columns[n]] for n in small], tf.int64)
+                places.append(tf.reshape(taken(looked.rows, len(columns), small) + own, [-1]))
+                own_values = taken(looked.values, len(columns), small)
+                values.append(tf.reshape(own_values, [-1, table.shape[1]]))
+            large = tuple(n for n in range(len(columns)) if n not in small)
+            if large:
+                sent = SentRows(looked.rows, looked.values, len(columns), large, looked.is_list)
+                self.sent.append(sent)
+        self.small = _sums(places, values, ends[-1], marks=marks) if ends else []
 
     @property
-    def is_all_small(self) -> bool:
-        """Whether there are no rows besides those of small columns."""
-        return bool(self.rows.shape[0] == 0)
+    def lists(self) -> list[tf.Tensor]:
+        """Numbers of rows of which workers may have different numbers."""
+        return [sent.rows for sent in self.sent if sent.is_list]
 
-    def with_small(
-        self, rows: tf.Tensor, values: tf.Tensor, small: Sequence[tf.Tensor]
-    ) -> tf.IndexedSlices:
-        """The gradient of all workers.
+    def lengthen(self, lengths: Iterator[tf.Tensor]) -> None:
+        """Lengthen `lists` to these lengths, by rows beyond the table."""
+        self.sent = [
+            replace(
+                sent,
+                rows=lengthened(sent.rows, length := next(lengths), self.height),
+                values=lengthened(sent.values, length),
+            )
+            if sent.is_list
+            else sent
+            for sent in self.sent
+        ]
+
+    def exchanged(self, collectives: Collectives, kind: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        """The mean gradient of all workers, in a function of XLA: values, and numbers of rows.
 
         A row of a small column that nobody looked up has a number beyond the table, which a GPU
         ignores.
 
         Args:
-            rows: of large columns, of all workers.
-            values: the gradient of these.
-            small: the sums over the workers of this one's `small`.
+            collectives: the workers.
+            kind: dtype in which the gradients of rows travel.
         """
+        rows, values = [], []
         if self.small:
-            of_small = tf.constant(self.small_rows, tf.int64)
-            if len(small) > 1:
-                of_small = tf.where(small[1] > 0, of_small, self.shape[0])
-            rows = tf.concat([of_small, rows], axis=0)
-            values = tf.concat([small[0], values], axis=0)
-        return tf.IndexedSlices(values, rows, self.shape)
+            of_small = tf.constant(self._small_rows, tf.int64)
+            if len(self.small) > 1:
+                marks = collectives.summed(self.small[1])
+                of_small = tf.where(marks > 0, of_small, tf.constant(self.height, tf.int64))
+            rows.append(of_small)
+            values.append(collectives.summed(self.small[0]))
+        for sent in self.sent:
+            large = taken(sent.rows, sent.columns, sent.large)
+            rows.append(collectives.joined(tf.reshape(large, [-1]), dtype_of_rows(self.height)))
+            large = taken(sent.values, sent.columns, sent.large)
+            values.append(collectives.joined(tf.reshape(large, [-1, large.shape[-1]]), kind))
+        mean = tf.concat(values, axis=0) / collectives.size
+        return mean, tf.concat(rows, axis=0)
 
 
-def divided_by_height(
-    gradient: tf.IndexedSlices, table: keras.Variable, *, marks: bool
-) -> TableGradient:
-    """A gradient of a table whose columns of ids are looked up side by side.
+def _sums(
+    places: list[tf.Tensor], values: list[tf.Tensor], count: int, *, marks: bool
+) -> list[tf.Tensor]:
+    """Sums by place, and marks."""
+    # Not one sum of all, which would copy the values.
+    pairs = zip(values, places, strict=True)
+    found = [tf.add_n([tf.math.unsorted_segment_sum(*pair, count) for pair in pairs])]
+    if marks:
+        at = tf.concat(places, axis=0)
+        ones = tf.ones_like(at, tf.float32)
+        found.append(tf.tensor_scatter_nd_update(tf.zeros([count]), at[:, tf.newaxis], ones))
+    return found
 
-    Those of small columns are summed by row: there are fewer rows than lookups, and as many on all
-    workers. Where lists are looked up as well, all travel as they are.
+
+def taken(tensor: tf.Tensor, count: int, columns: Sequence[int]) -> tf.Tensor:
+    """Some columns of several side by side, by slices of neighbours: (n, columns, ...).
 
     Args:
-        gradient: with the rows of all columns for each row of the batch.
-        table: the variable.
-        marks: whether it matters which rows were looked up: without, all rows of small columns count
-            as such, some with a gradient of zero.
+        tensor: (n * count, ...).
+        count: number of columns.
+        columns: their numbers.
     """
-    columns = side_by_side_of(table)
-    rows, values = tf.cast(gradient.indices, tf.int64), gradient.values
-    shape = tf.constant(tuple(table.shape), tf.int64)
-    small = [n for n, (_, height) in enumerate(columns or ()) if height <= SMALL]
-    if columns is None or not small:
-        return TableGradient(rows, values, shape)
-    starts = sorted({columns[n] for n in small})
-    ends = [*itertools.accumulate(height for _, height in starts)]
-    first = {start: end - height for (start, height), end in zip(starts, ends, strict=True)}
-    by_column = tf.reshape(rows, [-1, len(columns)])
-    of_column = tf.reshape(values, [-1, len(columns), values.shape[1]])
-    shifts = tf.constant([first[columns[n][0]] - columns[n][0] for n in small], tf.int64)
-    places = tf.reshape(_taken(by_column, small) + shifts, [-1])
-    sums = tf.math.unsorted_segment_sum(
-        tf.reshape(_taken(of_column, small), [-1, values.shape[1]]), places, ends[-1]
-    )
-    sent = [sums]
-    if marks:
-        ones = tf.ones_like(places, tf.float32)
-        sent.append(tf.tensor_scatter_nd_update(tf.zeros([ends[-1]]), places[:, tf.newaxis], ones))
-    large = [n for n in range(len(columns)) if n not in small]
-    rows, values = tf.zeros([0], rows.dtype), tf.zeros([0, values.shape[1]], values.dtype)
-    if large:
-        rows = tf.reshape(_taken(by_column, large), [-1])
-        values = tf.reshape(_taken(of_column, large), [-1, values.shape[1]])
-    return TableGradient(
-        rows,
-        values,
-        shape,
-        sent,
-        np.concatenate([np.arange(start, start + height) for start, height in starts]),
-    )
-
-
-def _taken(tensor: tf.Tensor, columns: Sequence[int]) -> tf.Tensor:
-    """Some columns of (rows, columns, ...), by slices of neighbours."""
+    table: Any = tf.reshape(tensor, [-1, count, *tensor.shape[1:]])
     runs = itertools.groupby(enumerate(columns), key=lambda pair: pair[1] - pair[0])
     spans = [[column for _, column in run] for _, run in runs]
-    parts = [tensor[:, span[0] : span[-1] + 1] for span in spans]
+    parts = [table[:, span[0] : span[-1] + 1] for span in spans]
     return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]

@@ -1,4 +1,4 @@
-"""Lookups in tables that are divided among workers."""
+"""Lookups in tables of several workers, whose gradients are exchanged."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ import tensorflow as tf
 
 from training.optimizers.distinct import distinct_places, summed_by_place
 from training.parallel.collectives import Collectives
-from training.parallel.lengths import NUMBERS, common_length, lengthened, row_counts
+from training.parallel.lengths import NUMBERS, common_length, dtype_of_rows, lengthened, row_counts
 from training.sharding.layout import Layout, Route
+from training.tables.side_by_side import Columns, LookedRows
 
 
 @dataclass
 class Recorded:
-    """The lookups of a step, whose gradients go back to the workers that hold the rows.
+    """The lookups of a step whose gradients are exchanged.
 
     Attributes:
-        tape: watches the vectors that arrive.
-        ready: on the host, awaited by the lookups.
+        tape: watches the vectors.
+        ready: on the host, awaited by lookups in divided tables.
+        apart: the host if lookups in whole tables are recorded, each by itself, else "".
         lookups: in their order.
     """
 
     tape: tf.GradientTape
     ready: Sequence[tf.Tensor]
+    apart: str
     lookups: list[Looked] = field(default_factory=list)
 
 
@@ -53,14 +56,20 @@ class LookedOnGpu:
     layout: Layout
     collectives: Collectives
 
-    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices, kind: tf.DType) -> tf.IndexedSlices:
         """The gradient of this worker's part, from all workers.
 
         Args:
             upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
+            kind: dtype in which it travels.
         """
-        upstream = tf.convert_to_tensor(upstream) / self.collectives.size
-        _, _, (values,) = self.collectives.compiled([], [], [lengthened(upstream, self.length)])
+        collectives = self.collectives
+
+        def work(part: tf.Tensor) -> tf.Tensor:
+            return collectives.joined(part, kind) / collectives.size
+
+        upstream = lengthened(tf.convert_to_tensor(upstream), self.length)
+        values = collectives.compiled(work)(upstream)
         shape = tf.constant(tuple(self.table.shape), tf.int64)
         return tf.IndexedSlices(self.layout.own_columns(values), self.held, shape)
 
@@ -85,11 +94,12 @@ class LookedOnCpu:
     counts: tf.Tensor
     travel: Travel
 
-    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices, kind: tf.DType) -> tf.IndexedSlices:  # noqa: ARG002
         """The gradient of this worker's part, from all workers.
 
         Args:
             upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
+            kind: on CPUs all travel as they are.
         """
         if isinstance(upstream, tf.IndexedSlices):
             rows = tf.shape(self.vectors)[0]
@@ -107,19 +117,59 @@ class LookedOnCpu:
         return tf.IndexedSlices(tf.concat(values, 0), tf.concat(rows, 0), shape)
 
 
-Looked = LookedOnGpu | LookedOnCpu
+@dataclass(frozen=True)
+class LookedInWhole:
+    """A lookup in a table that every worker has.
+
+    Attributes:
+        table: the variable.
+        vectors: (..., width).
+        rows: of the table, one tensor for each of `columns`.
+        columns: the columns of each; one for a list.
+        host: where numbers of rows are.
+    """
+
+    table: keras.Variable
+    vectors: tf.Tensor
+    rows: Sequence[tf.Tensor]
+    columns: Sequence[Columns]
+    host: str
+
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> list[LookedRows]:
+        """This worker's gradient, for each of `columns`.
+
+        Args:
+            upstream: gradient of `vectors`.
+        """
+        values = tf.reshape(tf.convert_to_tensor(upstream), [-1, self.table.shape[1]])
+        rows = [tf.cast(tf.reshape(each, [-1]), tf.int64) for each in self.rows]
+        is_list = self.vectors.shape.rank == 2
+        several = len(rows) > 1
+        parts = (
+            tf.split(values, row_counts(rows, self.host), num=len(rows)) if several else [values]
+        )
+        return [
+            LookedRows(*each, is_list=is_list)
+            for each in zip(rows, parts, self.columns, strict=True)
+        ]
+
+
+Looked = LookedOnGpu | LookedOnCpu | LookedInWhole
 _RECORDED: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
 
 
 @contextmanager
-def recorded(tape: tf.GradientTape, ready: Sequence[tf.Tensor]) -> Iterator[list[Looked]]:
+def recorded(
+    tape: tf.GradientTape, ready: Sequence[tf.Tensor], apart: str
+) -> Iterator[list[Looked]]:
     """The lookups inside the block, whose vectors the tape watches.
 
     Args:
         tape: the step's.
         ready: tensors on the host, which the exchanges of the lookups await there.
+        apart: the host, to record lookups in whole tables as well, each by itself; else "".
     """
-    record = Recorded(tape, ready)
+    record = Recorded(tape, ready, apart)
     before = _RECORDED.set(record)
     try:
         yield record.lookups
@@ -134,20 +184,48 @@ def _record(looked: Looked) -> None:
         record.lookups.append(looked)
 
 
+def whole_lookup(
+    table: keras.Variable, rows: Sequence[tf.Tensor], columns: Sequence[Columns]
+) -> tf.Tensor:
+    """The vectors of rows of a table that every worker has: (*rows, width).
+
+    Args:
+        table: the variable.
+        rows: integers, one tensor for each of `columns`, which are looked up as one.
+        columns: the columns of each; one for a list.
+    """
+    vectors = tf.gather(table.value, tf.concat(rows, axis=0) if len(rows) > 1 else rows[0])
+    record = _RECORDED.get()
+    if record is None or not record.apart:
+        return vectors
+    vectors = tf.stop_gradient(vectors)
+    _record(LookedInWhole(table, vectors, rows, columns, record.apart))
+    return vectors
+
+
 def gradients_of_tables(
-    lookups: Sequence[Looked], upstream: Sequence[Any]
-) -> dict[int, tf.IndexedSlices]:
+    lookups: Sequence[Looked], upstream: Sequence[Any], kind: tf.DType
+) -> dict[int, tf.IndexedSlices | list[LookedRows]]:
     """The gradients of this worker's parts of tables, by the id of the variable.
 
     Args:
         lookups: of a step.
         upstream: the gradient of the vectors of each, None if the loss does not depend on them.
+        kind: dtype in which gradients travel between GPUs.
+
+    Returns:
+        Those of divided tables are from all workers, those of others are still to be exchanged.
     """
     found: dict[int, list[tf.IndexedSlices]] = {}
+    whole: dict[int, list[LookedRows]] = {}
     for looked, gradient in zip(lookups, upstream, strict=True):
-        if gradient is not None:
-            found.setdefault(id(looked.table), []).append(looked.gradient(gradient))
-    return {
+        if gradient is None:
+            continue
+        if isinstance(looked, LookedInWhole):
+            whole.setdefault(id(looked.table), []).extend(looked.gradient(gradient))
+        else:
+            found.setdefault(id(looked.table), []).append(looked.gradient(gradient, kind))
+    return whole | {
         table: tf.IndexedSlices(
             tf.concat([part.values for part in parts], axis=0),
             tf.concat([part.indices for part in parts], axis=0),
@@ -211,6 +289,8 @@ class ShardedLookup:
         self._collectives = collectives
         self._layout = layout
         self._travel = Travel(collectives)
+        self._joined = collectives.compiled(collectives.joined)
+        self._summed = collectives.compiled(collectives.summed)
 
     def __call__(self, table: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
         """The vectors of rows.
@@ -247,11 +327,12 @@ class ShardedLookup:
         counts = self._travel.counts([flat])
         with tf.device(collectives.host):
             length, _ = common_length(tf.reduce_max(counts))
-        _, _, (every,) = collectives.compiled([], [], [lengthened(flat, length, layout.whole[0])])
+        height = layout.whole[0]
+        every = self._joined(lengthened(flat, length, height), dtype_of_rows(height))
         held = layout.held(every)
         # A GPU reads zeros for rows beyond the table.
         own = layout.in_columns(tf.gather(table.value, held))
-        _, (vectors,), _ = collectives.compiled([], [own], [])
+        vectors = self._summed(own)
         by_worker = tf.reshape(vectors, [collectives.size, length, layout.whole[1]])
         vectors = tf.stop_gradient(by_worker[collectives.rank, : tf.shape(flat)[0]])
         _record(LookedOnGpu(table, vectors, held, length, layout, collectives))

@@ -23,8 +23,8 @@ from training.tables.ids import (
     table_rows,
 )
 from training.tables.initial_table import initial_table
-from training.tables.sharded_lookup import ShardedLookup
-from training.tables.side_by_side import looked_up
+from training.tables.sharded_lookup import ShardedLookup, whole_lookup
+from training.tables.side_by_side import Columns, looked_up
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -191,13 +191,18 @@ class SharedTable(keras.layers.Layer):
             tf.cast(vectors, self.embeddings.dtype)
         )
 
-    def _vectors(self, rows: tf.Tensor) -> tf.Tensor:
-        """The vectors of rows of the whole table, of any shape: (*rows, width)."""
+    def _vectors(self, rows: Sequence[tf.Tensor], columns: Sequence[Columns]) -> tf.Tensor:
+        """The vectors of rows of the whole table, of any shape: (*rows, width).
+
+        Args:
+            rows: one tensor for each of `columns`, which are looked up as one.
+            columns: the columns of each; one for a list.
+        """
         if self._sharded is None or not self.is_divided:
-            return tf.gather(self.embeddings.value, rows)
+            return whole_lookup(self.embeddings, rows, columns)
         if is_for_few_rows():
             self._expect_whole("serve it")
-        return self._sharded(self.embeddings, rows)
+        return self._sharded(self.embeddings, tf.concat(rows, axis=0))
 
     def single(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The vectors of columns of ids, each (N, 1): (N, columns, width)."""
@@ -217,12 +222,10 @@ class SharedTable(keras.layers.Layer):
             np.expand_dims([self.cardinalities[name] for name in columns], 1 - axis),
             np.expand_dims([self.offsets[name] for name in columns], 1 - axis),
         )
-        looked_up(
-            self.embeddings,
-            tuple((self.offsets[name], self.cardinalities[name] + 1) for name in columns),
-        )
+        own = tuple((self.offsets[name], self.cardinalities[name] + 1) for name in columns)
+        looked_up(self.embeddings, own)
         # Transposed last: whole columns are computed faster than single ids.
-        return self._vectors(rows if few else tf.transpose(rows))
+        return self._vectors([rows if few else tf.transpose(rows)], [own])
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
@@ -240,7 +243,8 @@ class SharedTable(keras.layers.Layer):
             bags.append(row_of_value(lengths, ids) + first)
             # TensorFlow pads integers on the host only.
             counts.append(tf.concat([lengths, tf.zeros([1], lengths.dtype)], axis=0))
-        vectors = self._vectors(tf.concat(rows, axis=0))
+        own = [((self.offsets[name], self.cardinalities[name] + 1),) for name in columns]
+        vectors = self._vectors(rows, own)
         combined = combine(
             vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import keras
+import tensorflow as tf
 
 # For each column its first row and its number of rows.
 Columns = tuple[tuple[int, int], ...]
@@ -23,3 +26,21 @@ def looked_up(table: keras.Variable, columns: Columns | None) -> None:
 def side_by_side_of(table: keras.Variable) -> Columns | None:
     """The columns that are looked up side by side, if there are no other lookups in the table."""
     return getattr(table, "looked_up_side_by_side", None)
+
+
+@dataclass(frozen=True)
+class LookedRows:
+    """The gradient of rows that a worker has looked up in a table.
+
+    Attributes:
+        rows: their numbers, (n,), int64.
+        values: (n, width).
+        columns: those that were looked up side by side, of which all workers have as many rows; or the
+            one of a list; None if they are unknown.
+        is_list: whether workers may have different numbers of rows.
+    """
+
+    rows: tf.Tensor
+    values: tf.Tensor
+    columns: Columns | None = None
+    is_list: bool = True

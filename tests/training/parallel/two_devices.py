@@ -15,9 +15,8 @@ from training.split import step as split_step
 ROWS = 64
 
 
-@tf.function(autograph=False, experimental_attributes={"_noinline": True})
-def alone(means, sums, parts):
-    return means, sums, [tf.concat([part, part], axis=0) for part in parts]
+def compiled(_, work):
+    return tf.function(work, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def main(shard, kind, lengths):
@@ -25,7 +24,9 @@ def main(shard, kind, lengths):
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     split_step.has_gpu = lambda: True
-    Collectives.compiled = lambda _, *given: list(alone(*map(list, given)))
+    Collectives.compiled = compiled
+    Collectives.summed = lambda _, tensor: tf.identity(tensor)
+    Collectives.joined = lambda _, part, *__: tf.concat([part, part], axis=0)
     Collectives.copy_from_first = lambda *_: None
     workers = join_workers(timeout=60)
     collectives = workers.collectives

@@ -1,3 +1,5 @@
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -5,18 +7,24 @@ import tensorflow as tf
 
 from training.layers import EmbeddingCollection
 from training.split import table_gradient
-from training.split.table_gradient import divided_by_height
+from training.split.table_gradient import TableGradient
+from training.tables.sharded_lookup import gradients_of_tables, recorded
+from training.tables.side_by_side import LookedRows, side_by_side_of
 
 SIZES = {"city": (5, 4), "user": (90, 4), "day": (7, 4), "friend": (90, 4), "item": (40, 4)}
+LISTS = {"tags": (8, 4), "words": (60, 4)}
 ROWS = 30
+# One worker: exchanged are its own rows.
+ALONE = types.SimpleNamespace(
+    size=1,
+    summed=tf.identity,
+    joined=lambda part, kind: tf.cast(tf.cast(part, kind), part.dtype),
+)
 
 
 @pytest.fixture
-def collection():
-    layer = EmbeddingCollection(SIZES, shared={"friend": "user"})
-    inputs = {name: keras.Input((1,), name=name, dtype="int64") for name in SIZES}
-    layer(inputs)
-    return layer
+def layer():
+    return EmbeddingCollection(SIZES, shared={"friend": "user"})
 
 
 def ids_of(random):
@@ -24,60 +32,97 @@ def ids_of(random):
     return {name: random.integers(-1, rows + 2, (ROWS, 1)) for name, (rows, _) in SIZES.items()}
 
 
-def lookup_gradient(layer, ids):
-    """The gradient of a weighted sum of all vectors, by row and dense."""
-    (table,) = layer.trainable_variables
+def weighted(layer, inputs):
+    """A weighted sum of all vectors."""
     weights = np.random.default_rng(1).normal(size=(ROWS, 4)).astype("float32")
+    vectors = layer(keras.tree.map_structure(tf.constant, inputs))
+    return sum(tf.reduce_sum(each * weights * (n + 1)) for n, each in enumerate(vectors.values()))
+
+
+def lookup_gradient(layer, inputs):
+    """The table and its gradient."""
     with tf.GradientTape() as tape:
-        vectors = layer({name: tf.constant(each) for name, each in ids.items()})
-        total = sum(
-            tf.reduce_sum(each * weights * (n + 1)) for n, each in enumerate(vectors.values())
-        )
+        total = weighted(layer, inputs)
+    (table,) = layer.trainable_variables
     return table, tape.gradient(total, table.value)
+
+
+def together(gradient, table):
+    return [LookedRows(gradient.indices, gradient.values, side_by_side_of(table), is_list=False)]
+
+
+def dense(rows, values, height):
+    inside = rows < height
+    assert not values[~inside].any()
+    found = np.zeros((height, values.shape[1]))
+    np.add.at(found, rows[inside], values[inside])
+    return found
 
 
 @pytest.mark.parametrize("marks", [True, False])
 @pytest.mark.parametrize("limit", [0, 10, 50, 1000])
 def test_sums_of_small_columns_and_rows_of_large_ones_are_the_gradient(
-    collection, limit, marks, monkeypatch
+    layer, limit, marks, monkeypatch
 ):
     monkeypatch.setattr(table_gradient, "SMALL", limit)
-    table, gradient = lookup_gradient(collection, ids_of(np.random.default_rng(0)))
-    found = divided_by_height(gradient, table, marks=marks)
-    large = [name for name, (rows, _) in SIZES.items() if rows + 1 > limit]
-    assert len(found.rows) == ROWS * len(large)
-    together = found.with_small(found.rows, found.values, found.small)
-    rows, values = together.indices.numpy(), together.values.numpy()
-    small = rows[: len(rows) - len(found.rows)]
-    inside = rows < table.shape[0]
-    assert not values[~inside].any()
+    table, gradient = lookup_gradient(layer, ids_of(np.random.default_rng(0)))
+    values, rows = TableGradient(together(gradient, table), table, marks=marks).exchanged(
+        ALONE, tf.float32
+    )
+    rows, values = rows.numpy(), values.numpy()
+    large = [name for name, (height, _) in SIZES.items() if height + 1 > limit]
+    small = rows[: len(rows) - ROWS * len(large)]
     assert len({*small} - {table.shape[0]}) == (small < table.shape[0]).sum()
     if marks:
-        assert {*rows[inside]} == {*gradient.indices.numpy()}
-    dense = np.zeros(table.shape)
-    np.add.at(dense, rows[inside], values[inside])
-    np.testing.assert_allclose(dense, tf.convert_to_tensor(gradient).numpy(), atol=1e-5)
+        assert {*rows[rows < table.shape[0]]} == {*gradient.indices.numpy()}
+    expected = tf.convert_to_tensor(gradient).numpy()
+    np.testing.assert_allclose(dense(rows, values, table.shape[0]), expected, atol=1e-5)
 
 
-def test_a_row_whose_gradient_is_zero_counts_as_looked_up(collection, monkeypatch):
+def test_a_row_whose_gradient_is_zero_counts_as_looked_up(layer, monkeypatch):
     monkeypatch.setattr(table_gradient, "SMALL", 1000)
-    table, gradient = lookup_gradient(collection, {n: np.full((ROWS, 1), 3) for n in SIZES})
-    values = tf.zeros_like(gradient.values)
-    found = divided_by_height(
-        tf.IndexedSlices(values, gradient.indices, gradient.dense_shape), table, marks=True
+    table, gradient = lookup_gradient(layer, {n: np.full((ROWS, 1), 3) for n in SIZES})
+    zeros = tf.IndexedSlices(tf.zeros_like(gradient.values), gradient.indices)
+    _, rows = TableGradient(together(zeros, table), table, marks=True).exchanged(ALONE, tf.float32)
+    assert {*rows.numpy()[rows < table.shape[0]]} == {*gradient.indices.numpy()}
+
+
+@pytest.mark.parametrize("limit", [0, 10, 50, 1000])
+def test_lookups_of_lists_and_ids_in_one_table_are_divided_by_column(limit, monkeypatch):
+    monkeypatch.setattr(table_gradient, "SMALL", limit)
+    random = np.random.default_rng(0)
+    layer = EmbeddingCollection(SIZES | LISTS, shared={"friend": "user"})
+    inputs = ids_of(random)
+    counts = {}
+    for name, (height, _) in LISTS.items():
+        lengths = random.integers(0, 4, (ROWS, 1))
+        counts[name] = lengths.sum()
+        inputs[name] = (random.integers(0, height, (counts[name], 1)), lengths)
+    table, gradient = lookup_gradient(layer, inputs)
+    with tf.GradientTape() as tape, recorded(tape, [], "/cpu:0") as lookups:
+        total = weighted(layer, inputs)
+    upstream = tape.gradient(total, [looked.vectors for looked in lookups])
+    (parts,) = gradients_of_tables(lookups, upstream, tf.float32).values()
+    found = TableGradient(parts, table, marks=False)
+    large = [name for name, (height, _) in LISTS.items() if height + 1 > limit]
+    assert [len(rows) for rows in found.lists] == [counts[name] for name in large]
+    # As if another worker had the longest list.
+    found.lengthen(iter([tf.constant(int(counts[name]) + 3) for name in large]))
+    values, rows = found.exchanged(ALONE, tf.float32)
+    expected = tf.convert_to_tensor(gradient).numpy()
+    np.testing.assert_allclose(
+        dense(rows.numpy(), values.numpy(), table.shape[0]), expected, atol=1e-5
     )
-    rows = found.with_small(found.rows, found.values, found.small).indices.numpy()
-    assert {*rows[rows < table.shape[0]]} == {*gradient.indices.numpy()}
 
 
-def test_a_table_with_lists_travels_as_it_is():
-    layer = EmbeddingCollection({"user": (9, 4), "tags": (8, 4)})
-    ids = tf.constant([[1], [2]], tf.int64)
-    with tf.GradientTape() as tape:
-        vectors = layer({"user": ids, "tags": (ids, tf.constant([[2], [0]], tf.int64))})
-        total = sum(map(tf.reduce_sum, vectors.values()))
-    (table,) = layer.trainable_variables
-    gradient = tape.gradient(total, table.value)
-    found = divided_by_height(gradient, table, marks=True)
-    assert not found.small
-    np.testing.assert_array_equal(found.rows, gradient.indices)
+def test_rows_travel_in_16_bits_if_wanted_and_sums_do_not(layer, monkeypatch):
+    monkeypatch.setattr(table_gradient, "SMALL", 50)
+    table, gradient = lookup_gradient(layer, ids_of(np.random.default_rng(0)))
+    found = TableGradient(together(gradient, table), table, marks=False)
+    exact, _ = found.exchanged(ALONE, tf.float32)
+    values, _ = found.exchanged(ALONE, tf.bfloat16)
+    sums = found.small[0].shape[0]
+    np.testing.assert_array_equal(values[:sums], exact[:sums])
+    rounded = tf.cast(tf.cast(exact[sums:], tf.bfloat16), tf.float32)
+    np.testing.assert_array_equal(values[sums:], rounded)
+    assert np.any(values[sums:] != exact[sums:])
