@@ -13,11 +13,14 @@ import worker_processes
 from loader import KerasSequenceLoader, LoaderError
 from training import TrainingError, compile_model, join_workers, models, optimizers, train
 from training import whole_tables as whole
+from training.split import table_gradient
 
 BATCH, STEPS, EPOCHS = 256, 3, 2
 # 26 columns would do no more than three: one smaller than a batch, one larger, one out of range.
 SIZES = {"city": (7, 8), "user": (5000, 8), "item": (900, 8)}
-TAGS = {"tags": (300, 8)}
+LISTS = {"tags": (300, 8), "days": (7, 8)}
+# Rows of columns whose gradients are summed by row before they travel: "city", "days", not the others.
+SMALL = 100
 # Accumulators start so low that every gradient shows.
 OPTIMIZERS = {
     "sgd": lambda: optimizers.SGD(0.5),
@@ -61,7 +64,7 @@ def with_own_gpu(program, *arguments):
 
 
 def make(shard, kind):
-    lists = TAGS if kind == "lists" else {}
+    lists = LISTS if kind == "lists" else {}
     dtypes = dict.fromkeys(SIZES, "int32") | dict.fromkeys(lists, ("int32", "int32"))
     return models.mlp((SIZES, lists), ["age"], hidden=(16, 8), id_dtypes=dtypes, shard=shard)
 
@@ -75,8 +78,9 @@ def batch_of(kind, rank, step):
         "item": random.zipf(1.2, (BATCH, 1)) % 1000,
     }
     if kind == "lists":
-        lengths = random.integers(0, 4, (BATCH, 1))
-        x["tags"] = (random.integers(0, 300, (lengths.sum(), 1)), lengths)
+        for name, (height, _) in LISTS.items():
+            lengths = random.integers(0, 4, (BATCH, 1))
+            x[name] = (random.integers(0, height, (lengths.sum(), 1)), lengths)
     x = tf.nest.map_structure(lambda part: tf.constant(part, tf.int32), x)
     x["age"] = tf.constant(random.normal(size=(BATCH, 1)), tf.float32)
     return x, tf.constant(random.integers(0, 2, (BATCH, 1)), tf.float32)
@@ -99,6 +103,7 @@ def batches(kind, ranks):
 def trained(size):
     """Losses, weights and state after some epochs, of each case, with the batches of all workers."""
     workers, found = join_workers(timeout=100), {}
+    table_gradient.SMALL = SMALL
     ranks = [workers.rank] if workers.size > 1 else range(int(size))
     for case, (shard, kind, name) in CASES.items():
         keras.utils.set_random_seed(1)
