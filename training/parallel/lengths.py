@@ -64,3 +64,18 @@ def lengthened(tensor: tf.Tensor, length: tf.Tensor, value: int | tf.Tensor = 0)
 def dtype_of_rows(height: int) -> tf.DType:
     """The dtype in which numbers of a table's rows travel, and one that is beyond them."""
     return tf.int32 if height <= tf.int32.max else tf.int64
+
+
+def zero_after(counts: tf.Tensor, host: str) -> tf.Tensor:
+    """A zero on the GPU, (1,), that is there after the host has the counts.
+
+    A control edge from the host to a GPU is sent behind all queued work, and the host waits until it
+    has arrived. The shape of a tensor is read on the host.
+
+    Args:
+        counts: of rows, on the host, at least 0.
+        host: its device.
+    """
+    with tf.device(host):
+        shape = tf.maximum([1], -tf.reduce_max(counts))
+    return tf.fill(shape, 0.0)

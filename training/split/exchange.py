@@ -12,7 +12,7 @@ import tensorflow as tf
 from training.optimizers.distinct import distinct_rows
 from training.parallel.agreement import agree, fingerprint
 from training.parallel.equal_steps import EqualSteps
-from training.parallel.lengths import NUMBERS, common_length, lengthened
+from training.parallel.lengths import NUMBERS, common_length, lengthened, zero_after
 from training.parallel.workers import Workers
 from training.private import layers_of
 from training.sharding.layout import layout_of
@@ -249,7 +249,7 @@ class Exchange:
                 lengths = iter([common_length(each)[0] for each in longest])
             for table in tables:
                 table.lengthen(lengths)
-        begin = _zero_after(compared, collectives.host)
+        begin = zero_after(compared, collectives.host)
 
         def work() -> tuple[Any, ...]:
             summed, size = collectives.summed, collectives.size
@@ -351,21 +351,6 @@ def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
 def _have_fixed_lengths(x: Any) -> bool:
     """Whether all features have the same shape in each batch, apart from the number of rows."""
     return all(None not in tensor.shape[1:] for tensor in keras.tree.flatten(x))
-
-
-def _zero_after(counts: tf.Tensor, host: str) -> tf.Tensor:
-    """A zero on the GPU, (1,), that is there after the host has the counts.
-
-    A control edge from the host to a GPU is sent behind all queued work, and the host waits until it
-    has arrived. The shape of a tensor is read on the host.
-
-    Args:
-        counts: of rows, on the host, at least 0.
-        host: its device.
-    """
-    with tf.device(host):
-        shape = tf.maximum([1], -tf.reduce_max(counts))
-    return tf.fill(shape, 0.0)
 
 
 def _unjoined(

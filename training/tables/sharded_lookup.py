@@ -13,7 +13,14 @@ import tensorflow as tf
 
 from training.optimizers.distinct import distinct_places, summed_by_place
 from training.parallel.collectives import Collectives
-from training.parallel.lengths import NUMBERS, common_length, dtype_of_rows, lengthened, row_counts
+from training.parallel.lengths import (
+    NUMBERS,
+    common_length,
+    dtype_of_rows,
+    lengthened,
+    row_counts,
+    zero_after,
+)
 from training.sharding.layout import Layout, Route
 from training.tables.side_by_side import Columns, LookedRows
 
@@ -324,11 +331,19 @@ class ShardedLookup:
     def _on_gpu(self, table: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
         collectives, layout = self._collectives, self._layout
         flat = tf.reshape(tf.cast(rows, tf.int64), [-1])
-        counts = self._travel.counts([flat])
-        with tf.device(collectives.host):
-            length, _ = common_length(tf.reduce_max(counts))
         height = layout.whole[0]
-        every = self._joined(lengthened(flat, length, height), dtype_of_rows(height))
+        record = _RECORDED.get()
+        if record is not None and rows.shape.rank > 1:
+            # Ids side by side: as many on all workers as the batch has rows, which were compared.
+            length = tf.shape(flat)[0]
+            flat += tf.cast(zero_after(record.ready[0], collectives.host), tf.int64)
+            sent = flat
+        else:
+            counts = self._travel.counts([flat])
+            with tf.device(collectives.host):
+                length, _ = common_length(tf.reduce_max(counts))
+            sent = lengthened(flat, length, height)
+        every = self._joined(sent, dtype_of_rows(height))
         held = layout.held(every)
         # A GPU reads zeros for rows beyond the table.
         own = layout.in_columns(tf.gather(table.value, held))
