@@ -130,6 +130,22 @@ def read_manifest(repository: Path, name: str, version: int) -> Manifest:
     return manifest
 
 
+def expect_repository(repository: Path) -> None:
+    """Check that a model repository is a folder that exists.
+
+    Raises:
+        ExportError: it is not.
+    """
+    if not repository.is_dir():
+        received = (
+            f"the file {repository}" if repository.exists() else f"{repository}, no such folder"
+        )
+        raise ExportError(
+            f"Expected a model repository. Received: {received}. Name the folder of an export, in a "
+            "shell with --repository."
+        )
+
+
 def config_of(repository: Path, name: str) -> Path:
     """The config of a model of the repository.
 
@@ -141,11 +157,7 @@ def config_of(repository: Path, name: str) -> Path:
         if path.is_file():
             return path
         raise ExportError(f"Expected the config {path}. Received: no such file. Export it again.")
-    if not repository.is_dir():
-        raise ExportError(
-            f"Expected a model repository. Received: {repository}, no such folder. Name the folder "
-            "of an export, in a shell with --repository."
-        )
+    expect_repository(repository)
     found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
     mend = did_you_mean([name], found) or (
         f" Name {'one of them, or ' if found else ''}the repository of another export."

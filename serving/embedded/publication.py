@@ -21,7 +21,14 @@ from google.protobuf import json_format, text_format
 
 from serving.embedded.administration import Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
-from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
+from serving.embedded.repository import (
+    CONFIG,
+    WARM_UP,
+    expect_repository,
+    read_config,
+    steps_in,
+    steps_of,
+)
 from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
@@ -86,9 +93,10 @@ class LiveServer:
             The version.
 
         Raises:
-            ServerError: a file was changed, a model cannot be loaded, or a golden row has another
-                answer; says whether the version that was served still is.
+            ServerError: there is no such repository, a file was changed, a model cannot be loaded, or
+                a golden row has another answer; says whether the version that was served still is.
         """
+        expect_repository(self.repository)  # before the lock, which makes a missing folder
         with exclusive(self.repository):
             config = _published(self.repository, name)
             version, before = max(config.version_policy.specific.versions), self.served(name)

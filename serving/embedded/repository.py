@@ -16,6 +16,21 @@ CONFIG = "config.pbtxt"
 WARM_UP = "warmup"
 
 
+def expect_repository(repository: Path) -> None:
+    """Check that a model repository is a folder that exists.
+
+    Raises:
+        ServerError: it is not.
+    """
+    if not repository.is_dir():
+        received = (
+            f"the file {repository}" if repository.exists() else f"{repository}, no such folder"
+        )
+        raise ServerError(
+            f"Expected a model repository. Received: {received}. Name the folder of an export."
+        )
+
+
 def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str, ...]:
     """The models that a server should load.
 
@@ -31,8 +46,7 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
         raise ServerError(
             f"Expected models as a list of names, such as [{models!r}]. Received: {models!r}."
         )
-    if not repository.is_dir():
-        raise ServerError(f"Expected a model repository. Received: {repository}, no such folder.")
+    expect_repository(repository)
     # A killed publication may leave a folder that begins with a dot.
     found = sorted(path.parent.name for path in repository.glob(f"[!.]*/{CONFIG}"))
     if not found:
