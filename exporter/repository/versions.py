@@ -12,7 +12,6 @@ from exporter.repository.manifest import (
     CONFIG,
     WARM_UP,
     Manifest,
-    expect_repository,
     read_manifest,
     versions_of,
 )
@@ -20,6 +19,7 @@ from exporter.repository.publish import changing, expect_published, published_ve
 from exporter.repository.staging import staging
 from exporter.repository.verify import verify_version
 from workflow.files.durable import replace_file, sync
+from workflow.files.repository import expect_repository
 
 
 def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:
@@ -44,7 +44,7 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         1
     """
     root = Path(repository)
-    expect_repository(root)  # before the lock, which makes a missing folder
+    expect_repository(root, ExportError)  # before the lock, which makes a missing folder
     with changing(root, name):
         current = expect_published(root, name)
         if version is None:
@@ -73,7 +73,7 @@ def recover_repository(repository: str | os.PathLike[str], name: str) -> int | N
     """
     expect_name(name)
     root = Path(repository)
-    expect_repository(root)
+    expect_repository(root, ExportError)
     with changing(root, name) as alone:
         if not alone:
             raise ExportError(

@@ -21,18 +21,12 @@ from google.protobuf import json_format, text_format
 
 from serving.embedded.administration import Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
-from serving.embedded.repository import (
-    CONFIG,
-    WARM_UP,
-    expect_repository,
-    read_config,
-    steps_in,
-    steps_of,
-)
+from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
 from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, file_hash
+from workflow.files.repository import expect_repository
 from workflow.files.sealed import unsealed
 from workflow.wire.integrity import MANIFEST, IntegrityError, expect_exported
 
@@ -96,7 +90,9 @@ class LiveServer:
             ServerError: there is no such repository, a file was changed, a model cannot be loaded, or
                 a golden row has another answer; says whether the version that was served still is.
         """
-        expect_repository(self.repository)  # before the lock, which makes a missing folder
+        expect_repository(
+            self.repository, ServerError
+        )  # before the lock, which makes a missing folder
         with exclusive(self.repository):
             config = _published(self.repository, name)
             version, before = max(config.version_policy.specific.versions), self.served(name)

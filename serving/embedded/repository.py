@@ -10,25 +10,11 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ServerError
+from workflow.files.repository import expect_repository
 
 CONFIG = "config.pbtxt"
 # Triton's folder for the requests of a config's warm-up.
 WARM_UP = "warmup"
-
-
-def expect_repository(repository: Path) -> None:
-    """Check that a model repository is a folder that exists.
-
-    Raises:
-        ServerError: it is not.
-    """
-    if not repository.is_dir():
-        received = (
-            f"the file {repository}" if repository.exists() else f"{repository}, no such folder"
-        )
-        raise ServerError(
-            f"Expected a model repository. Received: {received}. Name the folder of an export."
-        )
 
 
 def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str, ...]:
@@ -46,7 +32,7 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
         raise ServerError(
             f"Expected models as a list of names, such as [{models!r}]. Received: {models!r}."
         )
-    expect_repository(repository)
+    expect_repository(repository, ServerError)
     # A killed publication may leave a folder that begins with a dot.
     found = sorted(path.parent.name for path in repository.glob(f"[!.]*/{CONFIG}"))
     if not found:
