@@ -3,7 +3,10 @@
 import gc
 import itertools
 import os
+import resource
+import signal
 from collections import Counter
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -77,6 +80,24 @@ def link(object_port):
     link = Link(object_port)
     yield link
     link.close()
+
+
+@pytest.fixture
+def full_disk():
+    """A context in which files of more than some bytes cannot be written, nor by C++ or Rust."""
+
+    @contextmanager
+    def full(size):
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, handler)
+
+    return full
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from training.canonical import make_canonical
 from training.column_facts.recorded_fits import write_fits
-from training.errors import TrainingError
+from training.errors import TrainingError, unwritable
 from training.keras_signature import model_signature
 from training.layers.records_fits import fits_of_model
 from training.private import named_by_position
@@ -63,11 +63,8 @@ def save_model(
         try:
             write_saved_model(module, folder, {signature: function})
             write_fits(folder, fits_of_model(model))
-        except tf.errors.OpError as error:
-            raise TrainingError(
-                f"Expected to be able to write a SavedModel in {folder}. Received: {error.message} "
-                f"({type(error).__name__}). Check the free space and the permissions of the disk."
-            ) from error
+        except (OSError, tf.errors.OpError) as error:
+            raise unwritable(path, error) from error
     return described
 
 
@@ -153,7 +150,7 @@ def _staged(path: Path) -> Iterator[Path]:
         make_folder(path.parent)
         staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     try:
         yield staging
         # mkdtemp made it private; a server that runs as another user has to read it.
@@ -169,11 +166,4 @@ def _put_into_place(staging: Path, path: Path) -> None:
         staging.rename(path)
         sync(path.parent)
     except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> TrainingError:
-    return TrainingError(
-        f"Expected to be able to write a folder beside {path}. Received: {error}. "
-        "Check the free space and the permissions of the disk."
-    )
+        raise unwritable(path, error) from error

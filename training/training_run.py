@@ -132,11 +132,12 @@ def train(
     metrics = check_softmax(model, loss, metrics)
     metrics = check_names(optimizer, loss, metrics, outputs)
     check_data(model, train_data, "train_data")
-    check_tables(model, train_data)
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
-        check_tables(model, validation_data)
+    # The fits first: ids of another fit need another model, not larger tables.
     fits = check_fits(model, train_data, validation_data)
+    check_tables(model, train_data)
+    check_tables(model, validation_data)
     if split is None:
         split = outputs == 1 and (precision != "float32" or is_splittable(model))
     if split and outputs > 1:

@@ -338,7 +338,8 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
 
         Raises:
             WorkflowError: the data does not match the data in `fit`, a setting is invalid, or the
-                folder contains parquet files already, lies inside the data, or is being written to.
+                folder contains parquet files already, lies inside the data, is being written to or
+                cannot be written.
 
         Example:
             >>> import tempfile

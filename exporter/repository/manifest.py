@@ -20,6 +20,7 @@ from exporter.plan.model_spec import NO_BYTE_CODE
 from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import file_hash
+from workflow.files.repository import expect_repository
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.alike import did_you_mean
 from workflow.wire.integrity import MANIFEST
@@ -141,11 +142,7 @@ def config_of(repository: Path, name: str) -> Path:
         if path.is_file():
             return path
         raise ExportError(f"Expected the config {path}. Received: no such file. Export it again.")
-    if not repository.is_dir():
-        raise ExportError(
-            f"Expected a model repository. Received: {repository}, no such folder. Name the folder "
-            "of an export, in a shell with --repository."
-        )
+    expect_repository(repository, ExportError)
     found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
     mend = did_you_mean([name], found) or (
         f" Name {'one of them, or ' if found else ''}the repository of another export."

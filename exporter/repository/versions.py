@@ -19,6 +19,7 @@ from exporter.repository.publish import changing, expect_published, published_ve
 from exporter.repository.staging import staging
 from exporter.repository.verify import verify_version
 from workflow.files.durable import replace_file, sync
+from workflow.files.repository import expect_repository
 
 
 def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:
@@ -36,13 +37,14 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         The version.
 
     Raises:
-        ExportError: there is no such version, or its files have changed.
+        ExportError: there is no such repository or version, or its files have changed.
 
     Example:
         >>> rollback("models", "movielens")  # doctest: +SKIP
         1
     """
     root = Path(repository)
+    expect_repository(root, ExportError)  # before the lock, which makes a missing folder
     with changing(root, name):
         current = expect_published(root, name)
         if version is None:
@@ -66,13 +68,12 @@ def recover_repository(repository: str | os.PathLike[str], name: str) -> int | N
     """Remove the remains of killed exports of an ensemble, and return the published version.
 
     Raises:
-        ExportError: the name is not one of a model, or the repository cannot be written, or not be
-            locked.
+        ExportError: the name is not one of a model, or the repository is missing, cannot be written
+            or cannot be locked.
     """
     expect_name(name)
     root = Path(repository)
-    if not root.is_dir():
-        raise ExportError(f"Expected a model repository. Received: {root}, no such folder.")
+    expect_repository(root, ExportError)
     with changing(root, name) as alone:
         if not alone:
             raise ExportError(

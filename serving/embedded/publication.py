@@ -26,6 +26,7 @@ from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, file_hash
+from workflow.files.repository import expect_repository
 from workflow.files.sealed import unsealed
 from workflow.wire.integrity import MANIFEST, IntegrityError, expect_exported
 
@@ -86,9 +87,12 @@ class LiveServer:
             The version.
 
         Raises:
-            ServerError: a file was changed, a model cannot be loaded, or a golden row has another
-                answer; says whether the version that was served still is.
+            ServerError: there is no such repository, a file was changed, a model cannot be loaded, or
+                a golden row has another answer; says whether the version that was served still is.
         """
+        expect_repository(
+            self.repository, ServerError
+        )  # before the lock, which makes a missing folder
         with exclusive(self.repository):
             config = _published(self.repository, name)
             version, before = max(config.version_policy.specific.versions), self.served(name)

@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ServerError
+from workflow.files.repository import expect_repository
 
 CONFIG = "config.pbtxt"
 # Triton's folder for the requests of a config's warm-up.
@@ -31,8 +32,7 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
         raise ServerError(
             f"Expected models as a list of names, such as [{models!r}]. Received: {models!r}."
         )
-    if not repository.is_dir():
-        raise ServerError(f"Expected a model repository. Received: {repository}, no such folder.")
+    expect_repository(repository, ServerError)
     # A killed publication may leave a folder that begins with a dot.
     found = sorted(path.parent.name for path in repository.glob(f"[!.]*/{CONFIG}"))
     if not found:

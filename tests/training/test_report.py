@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
-from training import TrainingReport, train
+from training import TrainingError, TrainingReport, train
 from training.run.progress import EpochLines
 from training.run.watch import Watch
 
@@ -81,6 +81,12 @@ def events(folder):
                 found.setdefault(value.tag, []).append((event.step, number))
                 plugins.add(value.metadata.plugin_data.plugin_name)
     return found, plugins
+
+
+def test_a_full_disk_is_not_taken_for_a_lack_of_memory(model, batches, tmp_path, full_disk):
+    """TensorFlow has one error for both, where no byte is left."""
+    with full_disk(1), pytest.raises(TrainingError, match=rf"able to write {tmp_path}/train\. Rec"):
+        train(model, batches(64, 64), tensorboard=tmp_path)
 
 
 @pytest.mark.parametrize(

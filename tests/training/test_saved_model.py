@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import TrainingError, model_signature, models, save_model, train
+from training import TrainingError, model_signature, models, save_model, saved_model, train
 
 
 def restored(path, signature="serving_default"):
@@ -156,29 +156,34 @@ def test_a_path_that_exists_is_refused(tmp_path, model):
 
 def test_a_path_that_cannot_be_written_is_refused(tmp_path, model):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainingError, match="able to write a folder"):
+    with pytest.raises(
+        TrainingError, match=r"able to write .*saved\. Received: .*File exists: .*file"
+    ):
         save_model(model, tmp_path / "file" / "saved")
 
 
-def test_a_full_disk_is_told_of_and_leaves_nothing_behind(tmp_path, model, monkeypatch):
-    def fail(*_args, **_options):
-        raise tf.errors.ResourceExhaustedError(None, None, "x.tempstate; No space left on device")
-
-    monkeypatch.setattr(tf.saved_model, "save", fail)
-    with pytest.raises(
-        TrainingError, match=r"write a SavedModel.*No space left.*Check the free space"
-    ):
+def test_a_full_disk_is_reported_and_leaves_nothing_behind(tmp_path, model, full_disk):
+    message = rf"able to write {tmp_path}/saved\. Received: File too large\. Check the free space"
+    with full_disk(9_000), pytest.raises(TrainingError, match=message):
         save_model(model, tmp_path / "saved")
     assert not any(tmp_path.iterdir())
+    save_model(model, tmp_path / "saved")
 
 
-def test_a_failure_leaves_nothing_behind(tmp_path, model, monkeypatch):
+@pytest.mark.parametrize("function", ["save", "make_canonical", "write_fits"])
+def test_a_disk_that_python_finds_full_is_reported_alike(tmp_path, model, monkeypatch, function):
+    """TensorFlow writes most files itself, and has errors of its own."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def fail(*_args, **_options):
-        raise OSError("No space left on device")
+        raise full
 
-    monkeypatch.setattr(tf.saved_model, "save", fail)
-    with pytest.raises(OSError, match="No space left"):
+    place = tf.saved_model if function == "save" else saved_model
+    monkeypatch.setattr(place, function, fail)
+    message = rf"able to write {tmp_path}/saved\. Received: .*No space left on device\. Check"
+    with pytest.raises(TrainingError, match=message) as raised:
         save_model(model, tmp_path / "saved")
+    assert raised.value.__cause__ is full
     assert not any(tmp_path.iterdir())
 
 
@@ -210,6 +215,6 @@ def test_a_disk_that_fails_in_the_end_is_told_of_and_leaves_nothing_behind(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(TrainingError, match=r"write a folder beside .*saved.*Input/output error"):
+    with pytest.raises(TrainingError, match=r"able to write .*saved\. .*Input/output error"):
         save_model(model, tmp_path / "saved")
     assert not any(tmp_path.iterdir())

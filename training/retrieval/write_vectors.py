@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 
 from training.column_facts.recorded_fits import KEY as FITS
 from training.column_facts.recorded_fits import digests_of_weights
-from training.errors import TrainingError
+from training.errors import TrainingError, unwritable
 from training.item_vectors import ID, QUERY_WEIGHTS, VECTOR
 from training.layers.records_fits import fits_of_model
 from training.retrieval.towers import tower
@@ -26,6 +27,7 @@ from workflow.data.sources import Source, as_path
 from workflow.errors import listed
 from workflow.expressions.polars.series import to_column
 from workflow.expressions.program.program import build
+from workflow.files.durable import replacing
 from workflow.progress.stage import advance, showing
 from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Array
@@ -64,8 +66,8 @@ def write_item_vectors(
     Raises:
         TrainingError: the model has no candidate's tower, the workflow is of another fit,
             columns are missing, an item is null or occurs twice, a column of the candidate needs more
-            than one row, the id is of another type than whole numbers or strings, or there is no such
-            folder.
+            than one row, the id is of another type than whole numbers or strings, there is no such
+            folder, or the file cannot be written.
 
     Example:
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
@@ -107,14 +109,15 @@ def write_item_vectors(
         with source.errors("The items cannot be read"):
             _expect_distinct(source.frame.select(id).collect()[id])
         pieces = source.pieces(batch_rows)
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            shown = showing("item vectors", source.row_count(), progress=progress)
-            with source.errors("The items cannot be read"), shown:
-                rows = _write(draft, candidate, workflow, pieces, id, batch_rows, notes)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        shown = showing("item vectors", source.row_count(), progress=progress)
+        tables = _tables(candidate, workflow, pieces, id, batch_rows)
+        with (
+            _writing(target),
+            replacing(target) as draft,
+            source.errors("The items cannot be read"),
+            shown,
+        ):
+            rows = _write(draft, target, tables, notes)
     except WorkflowError as error:
         raise TrainingError(f"Expected items to transform. Received: {error}") from error
     return rows
@@ -147,30 +150,40 @@ def _expect_distinct(ids: pl.Series) -> None:
         )
 
 
-def _write(
-    path: Path,
-    candidate: keras.Model,
-    workflow: Workflow,
-    pieces: Any,
-    id_: str,
-    batch_rows: int,
-    notes: Mapping[str, str],
-) -> int:
+def _tables(
+    candidate: keras.Model, workflow: Workflow, pieces: Any, id_: str, batch_rows: int
+) -> Iterator[pa.Table]:
+    for piece in pieces:
+        for table in piece.collect().iter_slices(batch_rows):
+            yield _batch(candidate, workflow, table, id_)
+
+
+def _write(draft: Path, target: Path, tables: Iterable[pa.Table], notes: Mapping[str, str]) -> int:
     rows, writer = 0, None
     try:
-        for piece in pieces:
-            for table in piece.collect().iter_slices(batch_rows):
-                arrow = _batch(candidate, workflow, table, id_)
-                writer = writer or pq.ParquetWriter(path, arrow.schema.with_metadata(dict(notes)))
-                writer.write_table(arrow)
-                rows += table.height
-                advance(table.height)
+        for table in tables:
+            with _writing(target):
+                schema = table.schema.with_metadata(dict(notes))
+                writer = writer or pq.ParquetWriter(draft, schema)
+                writer.write_table(table)
+            rows += table.num_rows
+            advance(table.num_rows)
     finally:
         if writer is not None:
-            writer.close()
+            with _writing(target):
+                writer.close()
     if writer is None:
         raise TrainingError("Expected at least one item. Received: none.")
     return rows
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    """Distinguish errors of writing from those of reading the items."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(target, error) from error
 
 
 def _batch(candidate: keras.Model, workflow: Workflow, table: pl.DataFrame, id_: str) -> pa.Table:

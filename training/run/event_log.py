@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training.errors import TrainingError
+from training.errors import TrainingError, unwritable
 from training.run.watch import Watch
 
 # As `tf.summary.scalar` writes; that function itself belongs to the package tensorboard.
@@ -34,7 +34,7 @@ class EventLog(keras.callbacks.Callback):
         every: steps between two values of `batch_loss`.
 
     Raises:
-        TrainingError: the folder cannot be made.
+        TrainingError: the folder cannot be made, or later not be written.
     """
 
     def __init__(self, folder: str | Path, watch: Watch, every: int = 100) -> None:
@@ -84,9 +84,12 @@ class EventLog(keras.callbacks.Callback):
     def _write(self, run: str, step: int, values: dict[str, Any]) -> None:
         if not values:
             return
-        if run not in self._writers:
-            self._writers[run] = tf.summary.create_file_writer(str(self._folder / run))
-        with self._writers[run].as_default():
-            for name, value in values.items():
-                tf.summary.write(name, tf.constant(value, tf.float32), step, metadata=_SCALAR)
-        self._writers[run].flush()
+        try:
+            if run not in self._writers:
+                self._writers[run] = tf.summary.create_file_writer(str(self._folder / run))
+            with self._writers[run].as_default():
+                for name, value in values.items():
+                    tf.summary.write(name, tf.constant(value, tf.float32), step, metadata=_SCALAR)
+            self._writers[run].flush()
+        except tf.errors.OpError as error:
+            raise unwritable(self._folder / run, error) from error

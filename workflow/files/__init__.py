@@ -1,1 +1,1 @@
-"""Files that survive a crash, and documents that carry their own checksum."""
+"""Files that survive a crash, documents with their own checksum, and the folders of repositories."""

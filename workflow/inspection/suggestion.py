@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -51,9 +51,10 @@ class Suggestion:
 def suggestion(column: ColumnInspection) -> Suggestion:
     """An operator for a column.
 
-    Texts that are dates or times in a common format have to be parsed first. Ids are other strings,
-    booleans and whole numbers with few different values, with a name like "userId" or with very many
-    values; other numbers and times are quantities. An embedding has the width of
+    Texts that are dates or times in a common format have to be parsed first, and booleans with null
+    cast, since no request can hold them. Ids are other strings, booleans and whole numbers with few
+    different values, with a name like "userId" or with very many values; other numbers and times are
+    quantities. An embedding has the width of
     `embedding_dimension`.
 
     Example:
@@ -121,7 +122,14 @@ def _of_ids(column: ColumnInspection) -> Suggestion:
         return _categorified(
             column, 'ops.LambdaOp(lambda c: c.cast("int64")) >> ', "whole numbers, "
         )
-    return _categorified(column, "", "")
+    made = _categorified(column, "", "")
+    missing = column.null_elements if column.is_list else column.nulls
+    if DTYPES[column.dtype].kind == "bool" and missing:
+        dtype = "polars.List(polars.Int8)" if column.is_list else "polars.Int8"
+        cast = f'polars.col("{column.name}").cast({dtype})'
+        advice = f"booleans with null, which a request cannot hold: cast them before, {cast}"
+        return replace(made, reason=f"{made.reason}; {advice}")
+    return made
 
 
 def _categorified(column: ColumnInspection, before: str, facts: str) -> Suggestion:

@@ -37,7 +37,8 @@ class LambdaOp(Operator):
             `LambdaOp(np.log1p)`. Dates and times are int64, microseconds since 1970-01-01;
             different kinds, such as times with and without a zone, cannot be compared, subtracted
             or mixed.
-        dependency: further columns for the frame: names, or a node of the graph.
+        dependency: further columns for the frame, which the function has to take: names, or a node
+            of the graph.
         dtype: cast the result; by default it keeps the dtype of the arithmetic.
         tags: tags of the result, in place of the column's own.
 
@@ -52,6 +53,16 @@ class LambdaOp(Operator):
     tags: Sequence[str] | None = None
 
     depends_on: ClassVar[str | None] = "dependency"
+
+    def _check_settings(self) -> None:
+        if self.dependency in (None, [], ()) or not callable(self.f):
+            return
+        require(
+            _parameters(self.f) > 1,
+            "Expected a function of a column and a frame, in which dependency= puts further columns, such "
+            f'as lambda price, df: price / df["income"]. Received: dependency={self.dependency!r:.200} for a '
+            "function of a column alone. Let it take the frame, without a default, or leave dependency out.",
+        )
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workflow.data.dataset import (
@@ -21,11 +23,30 @@ from workflow.data.dataset import (
     parquet_below,
     read_manifest,
 )
+from workflow.data.frames import first_line
 from workflow.errors import WorkflowError
 from workflow.files.durable import is_open_as, lock, make_folder, replace_file, sync
 from workflow.schema.schema import Schema
 
 _LOCK = "lock"
+
+
+@contextmanager
+def write_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of writing a data set into one that names its folder, unlike those of its source.
+
+    Raises:
+        WorkflowError: something cannot be written, such as on a full disk.
+    """
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError, pa.ArrowException) as error:
+        # Polars says that the parquet is invalid, and then why.
+        reason = first_line(error).rpartition("IO error: ")[2]
+        raise WorkflowError(
+            f"Expected to be able to write parquet to {folder}. Received: {reason}. "
+            "Check the free space and the permissions of the disk."
+        ) from error
 
 
 class DatasetRun(NamedTuple):
@@ -49,16 +70,20 @@ class DatasetRun(NamedTuple):
         Args:
             written: files in the order of the rows, each in `scratch` under its final name.
             schema: schema of the files.
+
+        Raises:
+            WorkflowError: a file cannot be written.
         """
-        for path in written:
-            sync(path)
-        files = tuple(_described(path) for path in written)
-        staged = self.folder / UNFINISHED / SCHEMA_FILE
-        replace_file(staged, PublishedData(schema, files).to_text())
-        placed = [path.rename(self.folder / path.name) for path in written]
-        sync(self.folder)
-        staged.rename(self.folder / SCHEMA_FILE)
-        sync(self.folder)
+        with write_errors(self.folder):
+            for path in written:
+                sync(path)
+            files = tuple(_described(path) for path in written)
+            staged = self.folder / UNFINISHED / SCHEMA_FILE
+            replace_file(staged, PublishedData(schema, files).to_text())
+            placed = [path.rename(self.folder / path.name) for path in written]
+            sync(self.folder)
+            staged.rename(self.folder / SCHEMA_FILE)
+            sync(self.folder)
         return placed
 
 
@@ -74,7 +99,8 @@ def run_into(folder: Path) -> Iterator[DatasetRun]:
         folder: made if missing; it must not contain parquet.
 
     Raises:
-        WorkflowError: it is a file, contains parquet, or another run is writing to it.
+        WorkflowError: it is a file, contains parquet, cannot be written, or another run is writing
+            to it.
     """
     if folder.exists() and not folder.is_dir():
         raise WorkflowError(f"{folder} is a file. Write to a folder.")
@@ -82,15 +108,18 @@ def run_into(folder: Path) -> Iterator[DatasetRun]:
     if not marker.exists():
         # First, so that other data is never marked as unfinished, not even for a moment.
         _expect_empty(folder)
-    make_folder(folder)
-    descriptor = _hold(folder, marker)
+    with write_errors(folder):
+        make_folder(folder)
+        descriptor = _hold(folder, marker)
     try:
-        _remove_unpublished(folder, marker)
-        _expect_empty(folder)
-        # From a data set whose parquet the user has removed.
-        (folder / SCHEMA_FILE).unlink(missing_ok=True)
-        sync(folder)
-        yield DatasetRun(folder, _make_scratch(folder, marker))
+        with write_errors(folder):
+            _remove_unpublished(folder, marker)
+            _expect_empty(folder)
+            # From a data set whose parquet the user has removed.
+            (folder / SCHEMA_FILE).unlink(missing_ok=True)
+            sync(folder)
+            run = DatasetRun(folder, _make_scratch(folder, marker))
+        yield run
     finally:
         try:
             _remove_unpublished(folder, marker)

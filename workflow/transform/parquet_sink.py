@@ -19,7 +19,7 @@ from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.progress.stage import advance, at_work
 from workflow.schema.schema import Schema
 
-from .dataset_run import run_into
+from .dataset_run import run_into, write_errors
 from .pieces_in_order import in_order
 from .shuffle import shuffled
 
@@ -135,8 +135,9 @@ class ParquetSink:
         """Write the rows of one file, given its number."""
         path = folder / f"part-{number:05}.parquet"
         compression = cast("Compression", self.compression)
-        frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
-        add_checksums(path)
+        with write_errors(self.folder):
+            frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
+            add_checksums(path)
         return path
 
     def write_pieces(
@@ -205,9 +206,10 @@ class ParquetSink:
         rows = make(gpu)
         files = max(1, -(-rows.height // self.rows_per_file))
         paths = [folder / f"part-{first + n:05}.parquet" for n in range(files)]
-        rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
-        for path in paths:
-            add_checksums(path)
+        with write_errors(self.folder):
+            rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
+            for path in paths:
+                add_checksums(path)
         return paths
 
 

@@ -10,6 +10,8 @@ import polars as pl
 
 from workflow.progress.stage import advance, restart
 
+from .dataset_run import write_errors
+
 
 def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterator[pl.DataFrame]:
     """The same rows in an order determined by the seed; all orders are equally likely.
@@ -32,7 +34,8 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
     for number, frame in enumerate(frames):
         files.append(scratch / f"shuffle-{number:05}.arrow")
         sizes.append(frame.height)
-        frame[random.permutation(frame.height)].write_ipc(files[-1], compression="uncompressed")
+        with write_errors(scratch):
+            frame[random.permutation(frame.height)].write_ipc(files[-1], compression="uncompressed")
     restart("into a random order")
     buckets = len(files)
     taken = np.array([random.multinomial(size, [1 / buckets] * buckets) for size in sizes])

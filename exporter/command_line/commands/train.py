@@ -162,6 +162,7 @@ def train(
 
     from loader import KerasSequenceLoader  # noqa: PLC0415
     from training import train as fit_model  # noqa: PLC0415
+    from training.errors import unwritable  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
     from workflow.files.durable import replacing  # noqa: PLC0415
 
@@ -222,8 +223,11 @@ def train(
         validate_ids=validate_ids,
         verbose=not as_json,
     )
-    with replacing(output, output.suffix) as draft:
-        network.save(draft)
+    try:
+        with replacing(output, output.suffix) as draft:
+            network.save(draft)
+    except OSError as error:
+        raise unwritable(output, error) from error
     answer(
         as_json,
         f"{report}\n{output}: the network",

@@ -375,7 +375,6 @@ def test_show_draws_the_steps():
         ("verify none", "Expected a model among shop in models. Received: 'none'. Name one of"),
         ("rollback none", "Expected a model among shop in models. Received: 'none'. Name one of"),
         ("show none", "Expected a model among shop in models. Received: 'none'."),
-        ("show shop --repository none", "Received: none, no such folder."),
         ("show shop --svg none/shop.svg", "Received: none/shop.svg."),
         ("parity shop rows.parquet --html train", "Received: train."),
         ("bench shop rows.parquet --write-input none/in.json", "Received: none/in.json."),
@@ -399,6 +398,25 @@ def test_show_draws_the_steps():
 )
 def test_a_mistake_is_one_line(arguments, text):
     assert text in failed(*arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("repository", "received"),
+    [
+        ("none", "none, no such folder"),
+        ("none/deep", "none/deep, no such folder"),
+        ("rows.parquet", "the file rows.parquet"),
+    ],
+)
+@pytest.mark.parametrize("command", ["show", "verify", "rollback", "recover", "publish", "openapi"])
+def test_a_repository_that_is_no_folder_is_reported(
+    command, repository, received, folder, monkeypatch
+):
+    monkeypatch.setenv("TRITON_ADMIN_KEY", "key")
+    url = ["--url", "127.0.0.1:1"] if command == "publish" else []
+    text = failed(command, "shop", "--repository", repository, *url)
+    assert f"Expected a model repository. Received: {received}. Name the folder of" in text
+    assert not (folder / "none").exists()
 
 
 @pytest.mark.usefixtures("folder")

@@ -124,6 +124,20 @@ def test_training_goes_on_with_the_same_fit_alone(model, data):
         train(model, load(data / "first"), load(data / "second"))
 
 
+def test_data_of_another_fit_is_reported_before_tables_that_are_too_small_for_it(
+    model, data, tmp_path
+):
+    """A larger table, which the other error advises, would train on ids with other meanings."""
+    rows = clicks([f"user {number}" for number in range(40)], seed=2)
+    larger = fit(rows)
+    larger.transform_to_parquet(rows, tmp_path / "larger")
+    for given in ([load(tmp_path / "larger")], [load(data / "first"), load(tmp_path / "larger")]):
+        with pytest.raises(TrainingError, match="in which another fit has made age, user: equal"):
+            train(model, *given)
+    with pytest.raises(ExportError, match="of another fit, in which ids or numbers of age, user"):
+        export(model, larger, tmp_path / "models")
+
+
 def test_a_checkpoint_is_not_resumed_on_another_fit(first, data, tmp_path):
     """A new model records nothing yet: the checkpoint does."""
 

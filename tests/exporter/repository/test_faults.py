@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -248,19 +247,15 @@ def test_a_disk_that_is_full_from_some_step_on(export, repository, every):
         clean_up_after(repository)
 
 
-def test_tensorflow_out_of_space_is_told_like_any_other(export, tmp_path):
+def test_tensorflow_out_of_space_is_told_like_any_other(export, tmp_path, full_disk):
     """TensorFlow writes by itself, and has errors of its own."""
     export()
     before = tree(tmp_path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
-    try:
-        with pytest.raises(faults.ExportError, match=r"Expected to be able to write.*too large"):
-            export(version=2)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with (
+        full_disk(40_000),
+        pytest.raises(faults.ExportError, match=r"Expected to be able to write.*too large"),
+    ):
+        export(version=2)
     assert tree(tmp_path) == before
 
 

@@ -1,7 +1,5 @@
 """The files that each runtime writes, and the objects that it leaves alone."""
 
-import resource
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -83,20 +81,16 @@ def test_few_versions_stay_loadable_if_so_asked(export):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_full_disk_leaves_the_old_version_as_it_was(runtime, export, tmp_path):
+def test_a_full_disk_leaves_the_old_version_as_it_was(runtime, export, tmp_path, full_disk):
     """Errors of writing by Python, by onnx and by TensorFlow are alike."""
     options = ServingOptions(runtime=runtime)
     export(serving=options)
     before = tree(tmp_path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, limits[1]))
-    try:
-        with pytest.raises(ExportError, match=r"Expected to be able to write.*too large"):
-            export(version=2, serving=options)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with (
+        full_disk(9_000),
+        pytest.raises(ExportError, match=r"Expected to be able to write.*too large"),
+    ):
+        export(version=2, serving=options)
     assert tree(tmp_path) == before
 
 

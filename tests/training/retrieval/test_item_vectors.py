@@ -85,6 +85,19 @@ def test_a_file_stays_if_a_later_one_cannot_be_written(trained, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["items.parquet"]
 
 
+@pytest.mark.parametrize("size", [1, 5_000])
+def test_a_full_disk_leaves_the_file_as_it_was(trained, tmp_path, full_disk, size):
+    file = tmp_path / "items.parquet"
+    write_item_vectors(*trained, MOVIES, file, id="movieId")
+    before = file.read_bytes()
+    many = pl.DataFrame({"movieId": range(9_000), "genres": [["a"]] * 9_000})
+    message = rf"able to write {file}\. Received: .*File too large.*Check the free space"
+    with full_disk(size), pytest.raises(TrainingError, match=message):
+        write_item_vectors(*trained, many, file, id="movieId", batch_rows=1_000)
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_folder_that_is_missing_is_told(trained, tmp_path):
     file = tmp_path / "missing" / "items.parquet"
     with pytest.raises(TrainingError, match=r"existing folder to write items\.parquet.*missing"):

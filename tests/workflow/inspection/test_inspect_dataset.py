@@ -14,7 +14,9 @@ import polars as pl
 import pytest
 
 from workflow import Inspection, Workflow, WorkflowError, WorkflowFormatError, inspect_dataset, ops
+from workflow.expressions.polars.series import to_column, to_series
 from workflow.inspection.suggestion import suggestion
+from workflow.wire.format import decode_request, encode_request, wire_inputs
 
 ROWS = 6_000
 
@@ -315,6 +317,27 @@ def test_dates_as_text_are_to_be_parsed(texts, kind, expected):
     parsed = data.with_columns(eval(f"pl{code}"))["day"]  # noqa: S307 - our own text
     found = zip(parsed.dt.month(), parsed.dt.weekday(), strict=True)
     assert [None if pair == (None, None) else pair for pair in found] == expected
+
+
+@pytest.mark.parametrize("values", [[True, None, False], [True, None], [[True, None], [], [False]]])
+def test_booleans_with_null_are_to_be_cast(values):
+    """The advice works: a request holds the null of what it casts, and it has the same id."""
+    data = pl.DataFrame({"flag": values})
+    advice = suggestion(inspect_dataset(data)["flag"])
+    assert advice.operators == "ops.Categorify()"
+    code = re.search(r"a request cannot hold: cast them before, (polars.*)", advice.reason)[1]
+    cast = data.with_columns(eval(code, {"polars": pl}))  # noqa: S307 - our own text
+    workflow = Workflow(["flag"] >> ops.Categorify()).fit(cast)
+    expected = Workflow(["flag"] >> ops.Categorify()).fit(data).transform(data).collect()
+    assert workflow.transform(cast).collect().equals(expected)
+    (wire,) = wire_inputs(workflow.input_schema, None).values()
+    arrived = decode_request(wire, encode_request(wire, to_column(cast["flag"])))
+    assert workflow.transform({"flag": to_series(arrived)}).collect().equals(expected)
+
+
+@pytest.mark.parametrize("values", [[True, False], [[True], [False]]])
+def test_booleans_without_null_stay(values):
+    assert "cast" not in suggestion(inspect_dataset({"flag": values})["flag"]).reason
 
 
 def test_dates_that_two_formats_read_say_so():

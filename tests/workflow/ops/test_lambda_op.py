@@ -158,6 +158,20 @@ def test_deep_functions_need_no_recursion():
     assert len(workflow.program.steps) == 3001
 
 
+@pytest.mark.parametrize("function", [lambda c: c, lambda c, df=None: c, lambda *c: c[0], np.sin])  # noqa: ARG005
+@pytest.mark.parametrize("dependency", ["n", ["n"], ["n"] >> ops.FillMissing(0)])
+def test_a_dependency_of_a_function_without_the_frame_is_refused(function, dependency):
+    """It would have no effect, except that requests need the column."""
+    with pytest.raises(
+        WorkflowError, match=r"a column and a frame.*Received: dependency=.*alone\."
+    ):
+        ops.LambdaOp(function, dependency=dependency)
+
+
+def test_no_dependency_may_be_named():
+    assert apply(lambda c: c + 1, "n", dependency=[]) == [2, 3, None, -3]
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [

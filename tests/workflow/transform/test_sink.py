@@ -43,6 +43,30 @@ def test_shuffled_files_hold_every_row_once(workflow, rows, tmp_path):
     assert names == {"_schema.json", *(file.name for file in files)}
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("size", [1, 5_000])
+def test_a_full_disk_names_the_folder_and_not_the_data(
+    workflow, rows, tmp_path, full_disk, size, shuffle
+):
+    """Polars calls the file that it cannot write invalid parquet."""
+    message = (
+        rf"^Expected to be able to write parquet to {tmp_path}/out\S*\. Received: .*File too large"
+    )
+    rows.write_parquet(tmp_path / "rows.parquet")
+    for data in (rows, tmp_path / "rows.parquet"):
+        with full_disk(size), pytest.raises(WorkflowError, match=message):
+            workflow.transform_to_parquet(data, tmp_path / "out", shuffle=shuffle)
+        assert list((tmp_path / "out").iterdir()) == []
+    assert workflow.transform_to_parquet(rows, tmp_path / "out", shuffle=shuffle)
+
+
+def test_a_file_in_the_place_of_a_parent_is_reported(workflow, rows, tmp_path):
+    (tmp_path / "file").write_text("")
+    message = rf"write parquet to {tmp_path}/file/out\. Received: .*Not a directory: .*file/out"
+    with pytest.raises(WorkflowError, match=message):
+        workflow.transform_to_parquet(rows, tmp_path / "file" / "out")
+
+
 def test_the_order_is_a_function_of_the_seed(workflow, rows, tmp_path):
     def order(name, data, **settings):
         files = workflow.transform_to_parquet(

@@ -1,0 +1,22 @@
+"""The folder of a model repository, which exports write and servers read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def expect_repository(repository: Path, error: type[Exception]) -> None:
+    """Check that a model repository is a folder that exists.
+
+    Args:
+        repository: the folder.
+        error: the error to raise, which is the caller's own.
+    """
+    if not repository.is_dir():
+        received = (
+            f"the file {repository}" if repository.exists() else f"{repository}, no such folder"
+        )
+        raise error(
+            f"Expected a model repository. Received: {received}. Name the folder of an export, in a "
+            "shell with --repository."
+        )
