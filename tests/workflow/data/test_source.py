@@ -62,6 +62,14 @@ def test_tags_beside_the_files_are_taken_however_these_are_named(named, ratings,
     assert again.output_schema["userId"].properties == written.output_schema["userId"].properties
 
 
+def test_strings_as_views_are_read():
+    """Polars exports them so, and older pyarrow had no such type."""
+    city = pl.DataFrame({"city": ["a", "a text too long to be held in a view", None]})
+    workflow = Workflow(["city"] >> ops.Categorify())
+    ids = workflow.fit_transform(Capsule(city)).collect()["city"]
+    assert ids.to_list() == [3, 4, 1]
+
+
 @pytest.fixture(scope="module")
 def duck():
     with duckdb.connect() as connection:
