@@ -114,7 +114,7 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
 	@mkdir -p build
 	$(UV) pip compile --quiet --upgrade --no-header --python-version 3.11 --python-platform x86_64-manylinux_2_35 --resolution $(RESOLUTION) \
-	  --extra cpu --extra serve --extra onnx --extra dask --extra objects --extra faiss --extra dev pyproject.toml -o build/$(RESOLUTION).txt
+	  --extra cpu --extra serve --extra onnx --extra dask --extra objects --extra faiss --extra docs --extra dev pyproject.toml -o build/$(RESOLUTION).txt
 	$(UV) venv --quiet --allow-existing --python 3.11 $(RESOLVED)
 	$(UV) pip install --quiet --python $(RESOLVED)/bin/python -r build/$(RESOLUTION).txt --editable .
 	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest -n 2 --dist loadgroup -m "not long and not gpu" $(RESOLUTION_TESTS)

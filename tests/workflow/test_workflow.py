@@ -62,17 +62,23 @@ def test_missing_column_is_named(fitted, ratings, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "advice"),
     [
-        pl.col("userId").cast(pl.String),
-        pl.concat_list("userId").alias("userId"),
-        pl.col("genres").list.first(),
-        pl.col("rating").cast(pl.String),
+        (pl.col("userId").cast(pl.String), r'String\. Cast it: \.cast\(pl\.Int64\).*"int64"'),
+        (pl.concat_list("userId").alias("userId"), r"List.* Send a single value for each row"),
+        (pl.col("genres").list.first(), r"String\. Send a list for each row"),
+        (pl.col("genres").list.len(), r"UInt32\. Send a list for each row"),
+        (pl.col("rating").cast(pl.String), r'String\. Cast it: \.cast\(pl\.Float64\).*"float64"'),
+        (
+            pl.col("genres").list.eval(pl.element().str.len_bytes()),
+            r"List.* Cast it: \.cast\(pl\.List\(pl\.String\)\) in Polars\.$",
+        ),
     ],
     ids=str,
 )
-def test_column_of_another_kind_than_in_fit_is_refused(fitted, ratings, change):
-    with pytest.raises(WorkflowError, match=r"Expected column .* as in fit\. Received"):
+def test_column_of_another_kind_than_in_fit_is_refused(fitted, ratings, change, advice):
+    message = rf"Expected column .* as in fit\. Received: {advice}"
+    with pytest.raises(WorkflowError, match=message):
         fitted.transform(ratings.with_columns(change))
 
 

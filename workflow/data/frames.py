@@ -302,7 +302,8 @@ def _conflict(
 
 def _not_held(name: Any, values: Iterable[Any]) -> str | None:
     """The error text for the first value that no column can have, if there is one."""
-    for row, value in enumerate(values):
+    # A dict may have one value for all rows.
+    for row, value in enumerate(values if isinstance(values, Iterable) else [values]):
         for element in _elements(value):
             if isinstance(element, _NOT_HELD) or not isinstance(element, _HELD):
                 return extension_error(name, f"{type(element).__name__} in row {row}")

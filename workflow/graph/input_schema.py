@@ -245,7 +245,22 @@ def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
     same = (same or have.dtype == column.dtype) and have.is_list == column.is_list
     if not same or not are_alike_times(column.time, have.time):
         of_times = have.time and str(have.with_(nullable=False))
-        raise _unlike(column, of_times or str(received), remedy(column.time, have.time, have.dtype))
+        of_times_advice = remedy(column.time, have.time, (column if have.time else have).dtype)
+        raise _unlike(
+            column, of_times or str(received), of_times_advice or _conversion(column, have)
+        )
+
+
+def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
+    """Advice for values of another kind, neither of which are times."""
+    if column.is_list != have.is_list:
+        return "Send " + ("a list" if column.is_list else "a single value") + " for each row."
+    if column.dtype == "bool":
+        return "Compare it with the value that means true: column == value."
+    type_ = f"pl.{column.info.polars}"
+    cast = f"pl.List({type_})" if column.is_list else type_
+    in_pandas = "" if column.is_list else f', .astype("{column.dtype}") in pandas'
+    return f"Cast it: .cast({cast}) in Polars{in_pandas}."
 
 
 def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:

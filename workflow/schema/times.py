@@ -17,7 +17,11 @@ _ZONE_AS_NAIVE = (
 )
 _DATE_AS_TIME = "A date has no hour. Send the times, or .cast(pl.Datetime) where midnight is meant."
 _TIME_AS_DATE = "Cut the hours off: .dt.date() in Polars, .dt.date in pandas."
-_TIME_AS_NUMBER = 'Send what was fitted, such as .dt.epoch("s") in Polars.'
+_TIME_AS_NUMBER = (
+    'Count it in the unit of the numbers, such as .dt.epoch("s") in Polars, '
+    '.dt.as_unit("s").astype("int64") in pandas.'
+)
+_TIME_AS_TEXT = "Write it in the form of the texts: .dt.to_string(format) in Polars, .dt.strftime(format) in pandas."
 _NUMBER_AS_TIME = (
     'Say what it counts: pl.from_epoch(column, "s") in Polars, '
     'pandas.to_datetime(column, unit="s") in pandas.'
@@ -32,7 +36,7 @@ def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
     Args:
         wanted: what is expected, a value of `ColumnSchema.time`.
         received: what came, likewise.
-        dtype: dtype of the received values, if they are not times.
+        dtype: dtype of those of the two that are not times, if any.
 
     Returns:
         "" if neither are times, or if they compare.
@@ -47,7 +51,7 @@ def remedy(wanted: str, received: str, dtype: str = "int64") -> str:
         parsed = _TEXT_AS_DATE if wanted == DATE else _TEXT_AS_TIME
         return parsed if dtype == "string" else _NUMBER_AS_TIME
     by_kind = {
-        "": _TIME_AS_NUMBER,
+        "": _TIME_AS_TEXT if dtype == "string" else _TIME_AS_NUMBER,
         DATE: _TIME_AS_DATE,
         NAIVE: _DATE_AS_TIME if received == DATE else _ZONE_AS_NAIVE.format(zone=received),
     }
@@ -69,10 +73,11 @@ def unlike_times(what: str, wanted: ColumnSchema, received: ColumnSchema) -> str
     if are_alike_times(wanted.time, received.time):
         return ""
     have, want = (time_name(c.time) or c.dtype for c in (received, wanted))
-    return (
-        f"Expected {what} as {want}, like column {wanted.name!r}. Received: {have}. "
-        f"{remedy(wanted.time, received.time, received.dtype)}"
-    )
+    if wanted.time:
+        advice = remedy(wanted.time, received.time, received.dtype)
+    else:
+        advice = f"Column {wanted.name!r}: {remedy(received.time, '', wanted.dtype)}"
+    return f"Expected {what} as {want}, like column {wanted.name!r}. Received: {have}. {advice}"
 
 
 def in_microseconds(values: Array) -> Array:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from packaging.version import Version
 
 from loader import KerasSequenceLoader, LoaderError
 from workflow import Workflow, WorkflowError
@@ -138,7 +139,6 @@ PHYSICAL = {
     "strings, dictionary": (pa.array(["a", "b"]), pa.array(["b", "c"]).dictionary_encode()),
     "dictionaries": (pa.array(["a"]).dictionary_encode(), pa.array(["b"]).dictionary_encode()),
     "strings, large": (pa.array(["a"]), pa.array(["b"], pa.large_string())),
-    "views, strings": (pa.array(["a", "b" * 20], pa.string_view()), pa.array(["c"])),
     "dictionary of integers": (pa.array([7, 8]).dictionary_encode(), pa.array([9])),
     "booleans": (pa.array([True, False]), pa.array([True])),
     "lists, large lists": (
@@ -155,6 +155,11 @@ PHYSICAL = {
         pa.array([["b"]], pa.list_(pa.dictionary(pa.int32(), pa.string()))),
     ),
 }
+if Version(pa.__version__) >= Version("21"):  # older ones do not write views
+    PHYSICAL["views, strings"] = (
+        pa.array(["a", "b" * 20], pa.string_view()),
+        pa.array(["c"]),
+    )
 
 
 @pytest.fixture
@@ -209,7 +214,7 @@ REFUSED = {
     "int64, strings": (pa.array([1]), pa.array(["1"])),
     "int64, lists": (pa.array([1]), pa.array([[1]])),
     "decimal": (pa.array([Decimal("1.5")]), pa.array([Decimal("1.5")])),
-    "float16": (pa.array([1.5], pa.float16()), pa.array([1.5], pa.float16())),
+    "float16": (pa.array(np.ones(1, np.float16)), pa.array(np.ones(1, np.float16))),
     "bytes": (pa.array([b"a"]), pa.array([b"b"])),
     "structs": (pa.array([{"a": 1}]), pa.array([{"a": 2}])),
     "lists of lists": (pa.array([[[1]]]), pa.array([[[2]]])),

@@ -176,6 +176,10 @@ def test_error_says_what_to_do_about_numbers_and_texts():
         ClientError, match=r"Received: strings. Parse it: .str.to_date\(\) in Polars"
     ):
         to_columns([column(DATE)], {"when": pl.Series(["2024-01-01"])})
+    for times in (pl.Series([NOON]), pd.Series([NOON])):
+        for dtype, advice in (("string", r"\.dt\.to_string\("), ("int64", r"\.dt\.epoch\(")):
+            with pytest.raises(ClientError, match=rf"Received: .*{advice}"):
+                to_columns([WireColumn("when", dtype)], {"when": times})
     for texts in (["7"], pd.Series(["7"])):
         with pytest.raises(ClientError, match=r"'7' \(str\) in row 0. Parse it: .*to_datetime"):
             to_columns([column(NAIVE)], {"when": texts})

@@ -26,12 +26,10 @@ def test_null_string_passes_from_one_model_to_another(tmp_path):
     first = to_onnx(program_over(x, {"x": x}), name="first")
     second = to_onnx(program_over(y, {"null": y.is_null()}), name="second")
     both = onnx.compose.merge_models(
-        onnx.compose.add_prefix(first, "1/", rename_inputs=False, rename_outputs=False),
-        onnx.compose.add_prefix(second, "2/"),
-        io_map=[("x__out", "2/x__out")],
+        first, second, io_map=[("x__out", "x__out")], prefix1="1/", prefix2="2/"
     )
     onnx.save_model(both, tmp_path / "both.onnx")
-    answer = load(tmp_path / "both.onnx")({"x": np.array([[b"a"], [b"\xff"]], object)})
+    answer = load(tmp_path / "both.onnx")({"1/x": np.array([[b"a"], [b"\xff"]], object)})
     assert next(iter(answer.values())).ravel().tolist() == [False, True]
 
 
