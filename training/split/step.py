@@ -102,7 +102,10 @@ class SplitStep:
             result = self._run(border, y, weight, joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
             backward, arrived = _backward(tape, border, result.lookup_gradients, sources)
-            gradients = _by_variable(held, backward) | gradients_of_tables(lookups, arrived, kind)
+            apart_found = gradients_of_tables(lookups, arrived, kind)
+            gradients = _by_variable(held, backward)
+            _expect_lookups_alone(held, gradients, apart_found)
+            gradients |= apart_found
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
         variables = self.model.trainable_variables
         # A step that finds no batch fails; before that it must neither count nor draw random
@@ -259,6 +262,18 @@ def _backward(
     pairs = [pair for pair in zip(border, gradients, strict=True) if pair[1] is not None]
     targets, upstream = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
     return tape.gradient(targets, sources, output_gradients=upstream)
+
+
+def _expect_lookups_alone(
+    tables: Sequence[keras.Variable], gradients: Mapping[int, Any], of_lookups: Mapping[int, Any]
+) -> None:
+    """Raise TrainingError if a table whose lookups are recorded apart has another gradient too."""
+    both = [t.path for t in tables if id(t) in of_lookups and gradients[id(t)] is not None]
+    if both:
+        raise TrainingError(
+            "Expected tables that are read by lookups alone, to train with several workers on GPUs. "
+            f"Received: a model that also reads {', '.join(both)} itself. Look up what it needs by ids."
+        )
 
 
 def _by_variable(variables: Sequence[keras.Variable], gradients: Sequence[Any]) -> dict[int, Any]:
