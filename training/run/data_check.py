@@ -143,7 +143,8 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
         raise TrainingError(
             f"Expected the columns {', '.join(inputs)} alone in {argument}, as the model does: "
             f"Keras would confuse others with them. Received also: {', '.join(more)}. "
-            "Leave them out of the loader's cat_names and cont_names."
+            "Make a model that takes them, as models.mlp(workflow.output_schema) does, or leave them "
+            "out: name the others in the loader's cat_names and cont_names."
         )
     for name, expected in inputs.items():
         if _is_pair(expected) != _is_pair(x[name]):
