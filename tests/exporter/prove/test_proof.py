@@ -47,7 +47,7 @@ NETWORKS = {
     "subclassed": None,
     "lambdas": "Log1p",
     "mixed_precision": None,
-    "bfloat16": "models that load",
+    "bfloat16": "(models that load|bfloat16)",
     "many_outputs": None,
     "best_of_three": "Bitcast",
     "softmax_over_the_batch": None,
