@@ -124,7 +124,9 @@ def expect_saved(folder: Path) -> None:
     if not folder.is_dir():
         what = "is a file" if folder.is_file() else "does not exist"
         raise WorkflowFormatError(
-            f"Expected the folder of a saved workflow. Received: {str(folder)!r:.200}, which {what}."
+            f"Expected the folder of a saved workflow. Received: {str(folder)!r:.200}, which {what}. "
+            "workflow.save(folder) writes one, and `ensemble fit` in a shell, whose other commands take its name "
+            "as --workflow."
         )
     if (folder / NVTABULAR_FILE).exists():
         raise WorkflowFormatError(

@@ -19,7 +19,10 @@ def changed(**columns):
 MISTAKES = {
     r"missing: movieId\. Name them in": changed(movieId=None),
     # Keras would take `aaa` for the first of its inputs, and so on, with a warning alone.
-    r"Received also: aaa\. Make a model.*output_schema.*cat_names": lambda x, y: ({**x, "aaa": x["userId"]}, y),
+    r"Received also: aaa\. Make a model.*output_schema.*cat_names": lambda x, y: (
+        {**x, "aaa": x["userId"]},
+        y,
+    ),
     r"'userId' of train_data to be of int32.*Received: float32": lambda x, y: (
         {**x, "userId": tf.cast(x["userId"], tf.float32)},
         y,

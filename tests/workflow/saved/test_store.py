@@ -113,7 +113,7 @@ def as_folder(saved):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (shutil.rmtree, "Received: .*saved', which does not exist"),
+        (shutil.rmtree, "Received: .*saved', which does not exist. .*ensemble fit.*--workflow"),
         (half("workflow.json"), r"not a saved workflow: it has no workflow\.json\."),
         (half("state-*"), r"it has no state-[0-9a-f]{16}\.safetensors\. Copy the whole folder"),
         (of_nvtabular, "pickled workflow of NVTabular"),
