@@ -118,3 +118,25 @@ def test_log1p_keeps_its_precision_near_zero():
 def test_workflow_alone_does_not_import_onnx():
     code = "import workflow, sys; assert not {'onnx', 'onnxruntime'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+NEARLY_NEUTRAL = {
+    "add": lambda x: x + 4.8e-54,
+    "added to": lambda x: 4.8e-54 + x,
+    "subtract": lambda x: x - 4.8e-54,
+    "multiply": lambda x: x * (1 + 1e-10),
+    "multiplied by": lambda x: (1 + 1e-10) * x,
+    "divide": lambda x: x / (1 + 1e-10),
+}
+
+
+@pytest.mark.parametrize("of", NEARLY_NEUTRAL)
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_a_number_that_changes_nothing_as_a_float32_changes_a_float64(of, dtype, tmp_path):
+    """onnxruntime removes sums with 0 and products with 1, and compares as float32."""
+    function, x = NEARLY_NEUTRAL[of], source("x", Type(dtype))
+    made = function(x.cast("float64")) * 3
+    answer = serve_program(program_over(x, {"made": made}), tmp_path)
+    values = [0, 1, 3, -7]
+    got = answer({"x": np.array([values], dtype).T})["made"].ravel().tolist()
+    assert got == [function(float(value)) * 3 for value in values]
