@@ -44,7 +44,8 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         1
     """
     root = Path(repository)
-    expect_repository(root, ExportError)  # before the lock, which makes a missing folder
+    # Before the lock, which makes a missing folder.
+    expect_repository(root, ExportError)
     with changing(root, name):
         current = expect_published(root, name)
         if version is None:

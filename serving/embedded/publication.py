@@ -90,9 +90,8 @@ class LiveServer:
             ServerError: there is no such repository, a file was changed, a model cannot be loaded, or
                 a golden row has another answer; says whether the version that was served still is.
         """
-        expect_repository(
-            self.repository, ServerError
-        )  # before the lock, which makes a missing folder
+        # Before the lock, which makes a missing folder.
+        expect_repository(self.repository, ServerError)
         with exclusive(self.repository):
             config = _published(self.repository, name)
             version, before = max(config.version_policy.specific.versions), self.served(name)

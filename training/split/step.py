@@ -95,17 +95,19 @@ class SplitStep:
             held = [table for table in tables if layout_of(table) is None]
             with (
                 tf.GradientTape(watch_accessed_variables=False) as tape,
-                recorded(tape, ready, apart) as lookups,
+                recorded(tape, ready, apart, kind) as lookups,
             ):
                 tape.watch([table.value for table in held])
                 border = self._look_up(x)
             result = self._run(border, y, weight, joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
             backward, arrived = _backward(tape, border, result.lookup_gradients, sources)
-            apart_found = gradients_of_tables(lookups, arrived, kind)
-            gradients = _by_variable(held, backward)
-            _expect_lookups_alone(held, gradients, apart_found)
-            gradients |= apart_found
+            gradients, looked_up = (
+                _by_variable(held, backward),
+                gradients_of_tables(lookups, arrived),
+            )
+            _expect_lookups_alone(held, gradients, looked_up)
+            gradients |= looked_up
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
         variables = self.model.trainable_variables
         # A step that finds no batch fails; before that it must neither count nor draw random

@@ -80,8 +80,8 @@ class TableGradient:
             small = [n for n, column in enumerate(columns) if column in shifts]
             if small:
                 own = tf.constant([shifts[columns[n]] for n in small], tf.int64)
-                places.append(tf.reshape(taken(looked.rows, len(columns), small) + own, [-1]))
-                own_values = taken(looked.values, len(columns), small)
+                places.append(tf.reshape(_taken(looked.rows, len(columns), small) + own, [-1]))
+                own_values = _taken(looked.values, len(columns), small)
                 values.append(tf.reshape(own_values, [-1, table.shape[1]]))
             large = tuple(n for n in range(len(columns)) if n not in small)
             if large:
@@ -126,9 +126,9 @@ class TableGradient:
             rows.append(of_small)
             values.append(collectives.summed(self.small[0]))
         for sent in self.sent:
-            large = taken(sent.rows, sent.columns, sent.large)
+            large = _taken(sent.rows, sent.columns, sent.large)
             rows.append(collectives.joined(tf.reshape(large, [-1]), dtype_of_rows(self.height)))
-            large = taken(sent.values, sent.columns, sent.large)
+            large = _taken(sent.values, sent.columns, sent.large)
             values.append(collectives.joined(tf.reshape(large, [-1, large.shape[-1]]), kind))
         mean = tf.concat(values, axis=0) / collectives.size
         return mean, tf.concat(rows, axis=0)
@@ -148,7 +148,7 @@ def _sums(
     return found
 
 
-def taken(tensor: tf.Tensor, count: int, columns: Sequence[int]) -> tf.Tensor:
+def _taken(tensor: tf.Tensor, count: int, columns: Sequence[int]) -> tf.Tensor:
     """Some columns of several side by side, by slices of neighbours: (n, columns, ...).
 
     Args:

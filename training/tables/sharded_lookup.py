@@ -33,12 +33,14 @@ class Recorded:
         tape: watches the vectors.
         ready: on the host, awaited by lookups in divided tables.
         apart: the host if lookups in whole tables are recorded, each by itself, else "".
+        kind: dtype in which gradients travel between GPUs.
         lookups: in their order.
     """
 
     tape: tf.GradientTape
     ready: Sequence[tf.Tensor]
     apart: str
+    kind: tf.DType
     lookups: list[Looked] = field(default_factory=list)
 
 
@@ -54,6 +56,7 @@ class LookedOnGpu:
         length: to which the rows of each worker are padded.
         layout: of the table.
         collectives: all workers.
+        kind: dtype in which the gradient travels.
     """
 
     table: keras.Variable
@@ -62,18 +65,18 @@ class LookedOnGpu:
     length: tf.Tensor
     layout: Layout
     collectives: Collectives
+    kind: tf.DType
 
-    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices, kind: tf.DType) -> tf.IndexedSlices:
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
         """The gradient of this worker's part, from all workers.
 
         Args:
             upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
-            kind: dtype in which it travels.
         """
         collectives = self.collectives
 
         def work(part: tf.Tensor) -> tf.Tensor:
-            return collectives.joined(part, kind) / collectives.size
+            return collectives.joined(part, self.kind) / collectives.size
 
         upstream = lengthened(tf.convert_to_tensor(upstream), self.length)
         values = collectives.compiled(work)(upstream)
@@ -101,12 +104,11 @@ class LookedOnCpu:
     counts: tf.Tensor
     travel: Travel
 
-    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices, kind: tf.DType) -> tf.IndexedSlices:  # noqa: ARG002
+    def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
         """The gradient of this worker's part, from all workers.
 
         Args:
             upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
-            kind: on CPUs all travel as they are.
         """
         if isinstance(upstream, tf.IndexedSlices):
             rows = tf.shape(self.vectors)[0]
@@ -167,7 +169,7 @@ _RECORDED: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
 
 @contextmanager
 def recorded(
-    tape: tf.GradientTape, ready: Sequence[tf.Tensor], apart: str
+    tape: tf.GradientTape, ready: Sequence[tf.Tensor], apart: str, kind: tf.DType
 ) -> Iterator[list[Looked]]:
     """The lookups inside the block, whose vectors the tape watches.
 
@@ -175,8 +177,9 @@ def recorded(
         tape: the step's.
         ready: tensors on the host, which the exchanges of the lookups await there.
         apart: the host, to record lookups in whole tables as well, each by itself; else "".
+        kind: dtype in which gradients travel between GPUs.
     """
-    record = Recorded(tape, ready, apart)
+    record = Recorded(tape, ready, apart, kind)
     before = _RECORDED.set(record)
     try:
         yield record.lookups
@@ -211,14 +214,13 @@ def whole_lookup(
 
 
 def gradients_of_tables(
-    lookups: Sequence[Looked], upstream: Sequence[Any], kind: tf.DType
+    lookups: Sequence[Looked], upstream: Sequence[Any]
 ) -> dict[int, tf.IndexedSlices | list[LookedRows]]:
     """The gradients of this worker's parts of tables, by the id of the variable.
 
     Args:
         lookups: of a step.
         upstream: the gradient of the vectors of each, None if the loss does not depend on them.
-        kind: dtype in which gradients travel between GPUs.
 
     Returns:
         Those of divided tables are from all workers, those of others are still to be exchanged.
@@ -231,7 +233,7 @@ def gradients_of_tables(
         if isinstance(looked, LookedInWhole):
             whole.setdefault(id(looked.table), []).extend(looked.gradient(gradient))
         else:
-            found.setdefault(id(looked.table), []).append(looked.gradient(gradient, kind))
+            found.setdefault(id(looked.table), []).append(looked.gradient(gradient))
     return whole | {
         table: tf.IndexedSlices(
             tf.concat([part.values for part in parts], axis=0),
@@ -350,5 +352,6 @@ class ShardedLookup:
         vectors = self._summed(own)
         by_worker = tf.reshape(vectors, [collectives.size, length, layout.whole[1]])
         vectors = tf.stop_gradient(by_worker[collectives.rank, : tf.shape(flat)[0]])
-        _record(LookedOnGpu(table, vectors, held, length, layout, collectives))
+        if record is not None:
+            _record(LookedOnGpu(table, vectors, held, length, layout, collectives, record.kind))
         return tf.reshape(vectors, tf.concat([tf.shape(rows), [layout.whole[1]]], axis=0))

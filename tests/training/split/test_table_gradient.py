@@ -99,10 +99,10 @@ def test_lookups_of_lists_and_ids_in_one_table_are_divided_by_column(limit, monk
         counts[name] = lengths.sum()
         inputs[name] = (random.integers(0, height, (counts[name], 1)), lengths)
     table, gradient = lookup_gradient(layer, inputs)
-    with tf.GradientTape() as tape, recorded(tape, [], "/cpu:0") as lookups:
+    with tf.GradientTape() as tape, recorded(tape, [], "/cpu:0", tf.float32) as lookups:
         total = weighted(layer, inputs)
     upstream = tape.gradient(total, [looked.vectors for looked in lookups])
-    (parts,) = gradients_of_tables(lookups, upstream, tf.float32).values()
+    (parts,) = gradients_of_tables(lookups, upstream).values()
     found = TableGradient(parts, table, marks=False)
     large = [name for name, (height, _) in LISTS.items() if height + 1 > limit]
     assert [len(rows) for rows in found.lists] == [counts[name] for name in large]
