@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,14 @@ def test_loaders_leave_no_thread_and_no_file(make, use, tmp_path, folder):
 
     cycle()
     gc.collect()
-    threads, files = own_threads(), len(open_files())
-    for _ in range(5 if use == "compiled" else 25):  # TensorFlow traces each dataset anew
+    threads, files = own_threads(), Counter(open_files())
+    cycles = 5 if use == "compiled" else 25  # TensorFlow traces each dataset anew
+    for _ in range(cycles):
         cycle()
     gc.collect()
     assert own_threads() == threads
-    assert len(open_files()) <= files
+    left = Counter(open_files()) - files  # other tests' servers and clients open some, too
+    assert left.total() < cycles, left
     assert not [file for file in open_files() if file.endswith(".parquet")]
 
 
