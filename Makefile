@@ -29,12 +29,15 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
+# Where Python must not keep what it compiles, each process would compile TensorFlow anew, for seconds.
+COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
+
 env: $(STAMP)  ## Create .venv with exact, hashed versions
 
 $(STAMP): requirements/cpu.txt pyproject.toml
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
 	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
+	$(UV) pip sync --quiet $(COMPILE) --python $(BIN)/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@# The way to the checkout is relative, since the embedded server's Python reads it as ASCII, as
 	@# Python itself does under LC_ALL=C.
