@@ -20,12 +20,13 @@ from training.parallel.agreement import agree
 from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
-from training.run.class_weight import check_class_weight, weighted
+from training.run.class_weight import check_class_weight, weighted, with_weights
 from training.run.data_check import check_data
 from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
-from training.run.names import check_count, check_names, check_objects
+from training.run.label_check import output_names
+from training.run.names import check_count, check_objects, compile_settings
 from training.run.progress import EpochLines
 from training.run.softmax_check import check_softmax
 from training.run.steps import default_steps, steps_a_call
@@ -42,8 +43,9 @@ def train(
     epochs: int = 1,
     optimizer: Any = "adam",
     loss: Any = "binary_crossentropy",
-    metrics: Sequence[Any] | None = None,
-    class_weight: Mapping[int, float] | None = None,
+    metrics: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
+    loss_weights: Mapping[str, float] | Sequence[float] | None = None,
+    class_weight: Mapping[int, float] | Mapping[str, Mapping[int, float]] | None = None,
     split: bool | None = None,
     precision: str = "float32",
     steps_per_execution: int | None = None,
@@ -61,20 +63,23 @@ def train(
     First validates the data against the model's inputs: columns, dtypes, shapes and a label.
 
     Args:
-        model: a Keras model. With several outputs the data has a label for each, by name or in the
-            same order.
+        model: a Keras model. With several outputs the data has a label for each: by name, or in the
+            same order if they are a list.
         train_data: a `KerasSequenceLoader`, a `tf.data.Dataset` or a distributed one, a
             `keras.utils.PyDataset`, or a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.
         epochs: how many passes over the data.
         optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be one
             of `keras.optimizers.schedules`.
-        loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy".
-        metrics: Keras metrics or their names, such as "auc" and "accuracy"; None for the area under
-            the ROC curve, or none for `SoftmaxLoss`. Each of several outputs has all of them.
+        loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy". Of
+            several outputs one for all, or output -> loss; an output without one is not trained.
+        metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
+            of each, or output -> metrics. None for the area under the ROC curve of outputs that are
+            probabilities, by their loss.
+        loss_weights: of several outputs: output -> weight of its loss in their sum, else 1.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
-            1: 20.0}` for rare positives. Predictions are then those for data in which positives are
-            that many times more frequent.
+            1: 20.0}` for rare positives; of several outputs output -> such weights. Predictions are
+            then those for data in which positives are that many times more frequent.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
             its tables, without regularizers on tables or a `tf.distribute` strategy.
@@ -130,7 +135,8 @@ def train(
         check_count("steps_per_execution", steps_per_execution)
     outputs = len(getattr(model, "outputs", None) or [0])
     metrics = check_softmax(model, loss, metrics)
-    metrics = check_names(optimizer, loss, metrics, outputs)
+    names = output_names(model)
+    settings = compile_settings(optimizer, loss, metrics, loss_weights, names)
     check_data(model, train_data, "train_data")
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
@@ -160,7 +166,7 @@ def train(
     ]
     with explained(model), checked_ids(model) if validate_ids else nullcontext():
         compile_model(
-            model, optimizer, loss, metrics, split=split, precision=precision, workers=workers
+            model, optimizer, **settings, split=split, precision=precision, workers=workers
         )
         if model.built and not model.optimizer.built:
             # Before a step is traced, which would keep the initial loss scale.
@@ -171,7 +177,7 @@ def train(
         agree(workers, _common(train_data, epochs, first, precision, steps))
         if first >= epochs:
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
-        data, weights = _weighted(train_data, class_weight)
+        data, weights = _weighted(train_data, class_weight, names)
         data = uncast(model, data) if validate_ids else data
         with watch.rows.counting(model), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, weights, epochs, first, followers)
@@ -229,20 +235,22 @@ def _saver(
     )
 
 
-def _weighted(data: Any, class_weight: Mapping[int, float] | None) -> tuple[Any, Any]:
+def _weighted(data: Any, class_weight: Any, outputs: Sequence[str]) -> tuple[Any, Any]:
     """The data, and the part of class_weight that is left for Keras."""
     if class_weight is None:
         return data, None
-    check_class_weight(class_weight)
-    if isinstance(data, tf.distribute.DistributedDataset):
-        raise TrainingError(
-            "Expected data that is not distributed yet, to weigh rows by class_weight. Received: "
-            f"{type(data).__name__}. Weigh them before, as triples (x, y, weights): "
-            "strategy.distribute_datasets_from_function(lambda _: train_data.map(weigh))."
-        )
+    check_class_weight(class_weight, outputs)
     if isinstance(data, tf.data.Dataset):
-        return weighted(data, class_weight), None
-    return data, dict(class_weight)
+        return weighted(data, class_weight, outputs), None
+    if len(outputs) <= 1 and not isinstance(data, tf.distribute.DistributedDataset):
+        return data, dict(class_weight)
+    if isinstance(data, (tuple, list)):
+        return with_weights(data, class_weight, outputs), None
+    raise TrainingError(
+        "Expected data that is not distributed yet, and for several outputs no PyDataset, to weigh "
+        f"rows by class_weight. Received: {type(data).__name__}. Weigh them before, as triples "
+        "(x, y, weights): strategy.distribute_datasets_from_function(lambda _: train_data.map(weigh))."
+    )
 
 
 def _fit(

@@ -124,21 +124,54 @@ class NetworkOptions:
         return made if self.temperature is None else replace(made, temperature=self.temperature)
 
 
-def make_loss(name: str | None, softmax: str | None) -> Any:
-    """The loss of a network: that of a softmax, a named one, or the cross-entropy.
+def make_loss(words: Sequence[str] | None, softmax: str | None) -> Any:
+    """The loss of a network: that of a softmax, a named one, one for each output, or the cross-entropy.
 
     Raises:
-        CommandError: another loss is named beside a softmax.
+        CommandError: another loss is named beside a softmax, or several for one output.
     """
     if not softmax:
-        return name or "binary_crossentropy"
-    if name:
+        found = by_output(words or ["binary_crossentropy"], "--loss")
+        losses = {output: names[-1] for output, names in found.items()}
+        if any(len(names) > 1 for names in found.values()):
+            raise CommandError(f"Expected one --loss, or one of each output. Received: {words}.")
+        return losses.get("", losses)
+    if words:
         raise CommandError(
-            f"Expected no --loss with --softmax, which has its own. Received: --loss {name}."
+            "Expected no --loss with --softmax, which has its own. "
+            f"Received: --loss {' --loss '.join(words)}."
         )
     from training import retrieval  # noqa: PLC0415 - so that help is shown at once
 
     return retrieval.SoftmaxLoss()
+
+
+def make_metrics(words: Sequence[str] | None) -> Any:
+    """The metrics of each output, or of each one by its name; None by default."""
+    found = by_output(words or (), "--metric")
+    return found.get("", found) or None
+
+
+def by_output(words: Sequence[str], option: str) -> dict[str, list[str]]:
+    """Names by output, from arguments such as `click=auc`; without an output all under "".
+
+    Raises:
+        CommandError: some arguments with an output and some without.
+
+    Example:
+        >>> by_output(["click=auc", "click=accuracy", "price=mae"], "--metric")
+        {'click': ['auc', 'accuracy'], 'price': ['mae']}
+    """
+    found: dict[str, list[str]] = {}
+    for word in words:
+        output, _, name = word.rpartition("=")
+        found.setdefault(output, []).append(name)
+    if "" in found and len(found) > 1:
+        raise CommandError(
+            f"Expected {option} NAME, or {option} OUTPUT=NAME of each output. "
+            f"Received: {', '.join(words)}."
+        )
+    return found
 
 
 def make_optimizer(name: str, learning_rate: float | None) -> Any:
@@ -162,8 +195,26 @@ def make_optimizer(name: str, learning_rate: float | None) -> Any:
     return known[name](learning_rate)
 
 
-def class_weights(words: Sequence[str] | None) -> dict[int, float] | None:
-    """Weights by label, from arguments such as `1=20`.
+def loss_weights(words: Sequence[str] | None) -> dict[str, float] | None:
+    """Weights by output, from arguments such as `click=2`.
+
+    Raises:
+        CommandError: an argument of another form.
+    """
+    try:
+        found = by_output(words or (), "--loss-weight")
+        weights = {output: float(numbers[-1]) for output, numbers in found.items()}
+    except ValueError:
+        weights = {"": 0.0}
+    if "" in weights:
+        raise CommandError(
+            f"Expected --loss-weight as OUTPUT=WEIGHT, such as click=2. Received: {words}."
+        )
+    return weights or None
+
+
+def class_weights(words: Sequence[str] | None) -> dict[Any, Any] | None:
+    """Weights by label, from arguments such as `1=20`; of several outputs by output, `click:1=20`.
 
     Raises:
         CommandError: an argument of another form.
@@ -172,14 +223,17 @@ def class_weights(words: Sequence[str] | None) -> dict[int, float] | None:
         >>> class_weights(["0=1", "1=20"])
         {0: 1.0, 1: 20.0}
     """
-    weights = {}
+    weights: dict[Any, Any] = {}
     for word in words or ():
-        label, _, weight = word.partition("=")
+        place, _, weight = word.rpartition("=")
+        output, _, label = place.rpartition(":")
         try:
-            weights[int(label)] = float(weight)
+            own = weights.setdefault(output, {}) if output else weights
+            own[int(label)] = float(weight)
         except ValueError:
             raise CommandError(
-                f"Expected a class weight as LABEL=WEIGHT, such as 1=20. Received: {word!r}."
+                "Expected a class weight as LABEL=WEIGHT, such as 1=20, or OUTPUT:LABEL=WEIGHT. "
+                f"Received: {word!r}."
             ) from None
     return weights or None
 

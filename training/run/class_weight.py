@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from training.errors import TrainingError
+from workflow.errors import listed
+from workflow.schema.alike import did_you_mean
 
 
-def weighted(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.data.Dataset:
+def weighted(
+    dataset: tf.data.Dataset, class_weight: Mapping[Any, Any], outputs: Sequence[str] = ()
+) -> tf.data.Dataset:
     """The dataset with a weight for each row.
 
     Keras' own argument reads ahead on the host, which a loader on a GPU does not allow.
 
     Args:
-        dataset: of pairs (x, y) of features and one label (N, 1).
-        class_weight: label -> weight; other labels have weight 1.
+        dataset: of pairs (x, y) of features and one label (N, 1), or several.
+        class_weight: label -> weight; other labels have weight 1. Of several, name -> such weights.
+        outputs: the names of several labels, whose order counts if the data does not name them.
 
     Raises:
         TrainingError: rows that already have weights.
@@ -30,22 +35,44 @@ def weighted(dataset: tf.data.Dataset, class_weight: Mapping[int, float]) -> tf.
     """
 
     @tf.autograph.experimental.do_not_convert  # it would wrap the error
-    def weigh(x: Any, y: Any, *rest: Any) -> tuple[Any, Any, tf.Tensor]:
-        if rest:
-            raise TrainingError(
-                "Expected pairs (x, y) in train_data, to weigh rows by class_weight. "
-                "Received: triples, which have weights already. Leave one of the two out."
-            )
-        weights = tf.ones_like(y, tf.float32)
-        for label, weight in class_weight.items():
-            weights = tf.where(tf.equal(tf.cast(y, tf.float32), float(label)), weight, weights)
-        return x, y, weights
+    def weigh(*batch: Any) -> tuple[Any, Any, Any]:
+        return with_weights(batch, class_weight, outputs)
 
     return dataset.map(weigh)
 
 
-def check_class_weight(class_weight: Mapping[int, float]) -> None:
-    """Raise TrainingError unless it has weights of at least zero, for labels that are numbers."""
+def with_weights(
+    batch: Sequence[Any], class_weight: Mapping[Any, Any], outputs: Sequence[str] = ()
+) -> tuple[Any, Any, Any]:
+    """The triple (x, y, weights) of a pair (x, y): see `weighted`."""
+    if len(batch) > 2:
+        raise TrainingError(
+            "Expected pairs (x, y) in train_data, to weigh rows by class_weight. "
+            "Received: triples, which have weights already. Leave one of the two out."
+        )
+    x, y = batch
+    if isinstance(y, Mapping):
+        return x, y, {name: _weights(y[name], class_weight.get(name, {})) for name in y}
+    if isinstance(y, (list, tuple)) and len(outputs) > 1:
+        pairs = zip(y, outputs, strict=True)
+        return x, y, tuple(_weights(label, class_weight.get(name, {})) for label, name in pairs)
+    return x, y, _weights(y, class_weight)
+
+
+def check_class_weight(class_weight: Any, outputs: Sequence[str]) -> None:
+    """Raise TrainingError unless it has weights of at least zero for labels, of each of several outputs."""
+    if len(outputs) > 1:
+        of_outputs = isinstance(class_weight, Mapping) and len(class_weight) > 0
+        unknown = [name for name in class_weight if name not in outputs] if of_outputs else []
+        if not of_outputs or unknown:
+            raise TrainingError(
+                f"Expected class_weight of each output by its name, {listed(outputs)}. "
+                f"Received: {class_weight!r}.{did_you_mean(unknown, outputs)} "
+                f"For example {{{outputs[0]!r}: {{0: 1.0, 1: 20.0}}}}."
+            )
+        for weights in class_weight.values():
+            check_class_weight(weights, ())
+        return
     is_mapping = isinstance(class_weight, Mapping)
     numbers = [*class_weight, *class_weight.values()] if is_mapping else []
     if (
@@ -57,3 +84,11 @@ def check_class_weight(class_weight: Mapping[int, float]) -> None:
             "Expected class_weight as a dictionary of label -> weight of at least 0. "
             f"Received: {class_weight!r}. For example {{0: 1.0, 1: 20.0}}."
         )
+
+
+def _weights(y: Any, class_weight: Mapping[Any, Any]) -> tf.Tensor:
+    """The weight of each row of a label."""
+    weights = tf.ones_like(y, tf.float32)
+    for label, weight in class_weight.items():
+        weights = tf.where(tf.equal(tf.cast(y, tf.float32), float(label)), weight, weights)
+    return weights

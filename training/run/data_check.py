@@ -44,13 +44,13 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
     batch = first_batch(data, argument)
     if batch is None:
         return
-    x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
     if y is None:
         raise TrainingError(
             f"Expected {argument} of features and labels. Received: features alone. Name the "
             'label: KerasSequenceLoader(..., label_names=["rating"]), or give pairs (x, y).'
         )
-    check_labels(model, y, data, argument)
+    check_labels(model, y, weight, data, argument)
     if any(_kind(label) == "string" for label in keras.tree.flatten(y)):
         raise TrainingError(
             f"Expected numbers as labels in {argument}. Received: strings. Make them 0 and 1 in "

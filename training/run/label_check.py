@@ -12,7 +12,7 @@ from training.errors import TrainingError
 from workflow import Tags
 
 
-def check_labels(model: keras.Model, y: Any, data: Any, argument: str) -> None:
+def check_labels(model: keras.Model, y: Any, weight: Any, data: Any, argument: str) -> None:
     """Compare labels with a model's outputs, by number and, where both have names, by name.
 
     The outputs of a subclassed model are unknown before its first call; they are left to Keras.
@@ -20,24 +20,29 @@ def check_labels(model: keras.Model, y: Any, data: Any, argument: str) -> None:
     Args:
         model: the model to train.
         y: the labels of a batch.
+        weight: the weights of its rows, or None.
         data: the source of the batch; a loader provides the name of a single label.
         argument: the caller's name for the data.
 
     Raises:
-        TrainingError: too many or too few labels, or a label whose name no output has.
+        TrainingError: too many or too few labels, a label whose name no output has, or labels or
+            weights by position for outputs that have names, which Keras takes in the order of the names.
 
     Example:
         >>> import numpy as np
         >>> model = keras.Model(age := keras.Input((1,), name="age"), {"old": age, "young": age})
-        >>> check_labels(model, {"old": np.ones(5), "young": np.zeros(5)}, None, "train_data")
+        >>> check_labels(model, {"old": np.ones(5), "young": np.zeros(5)}, None, None, "train_data")
     """
     outputs = getattr(model, "output", None)
     if outputs is None:
         return
-    names = _names(model, outputs)
+    names = output_names(model)
     count = len(keras.tree.flatten(outputs))
     named_alike = not isinstance(y, Mapping) or set(y) == set(names)
     if named_alike and len(keras.tree.flatten(y)) == count:
+        if isinstance(outputs, Mapping) and count > 1:
+            _expect_names(y, "labels", names, argument)
+            _expect_names(weight, "weights of rows", names, argument)
         return
     if count == 1:
         labels, has = "one label", "one output"
@@ -53,8 +58,19 @@ def check_labels(model: keras.Model, y: Any, data: Any, argument: str) -> None:
     )
 
 
-def _names(model: keras.Model, outputs: Any) -> list[str]:
+def _expect_names(given: Any, what: str, names: Sequence[str], argument: str) -> None:
+    """Refuse values by position: Keras would pair them with the outputs' names in sorted order."""
+    if isinstance(given, (list, tuple)):
+        shown = ", ".join(f"{name!r}: ..." for name in names)
+        raise TrainingError(
+            f"Expected {what} by name in {argument}, as the model's outputs have names. "
+            f"Received: {len(given)} without names. Give a dictionary: {{{shown}}}."
+        )
+
+
+def output_names(model: keras.Model) -> list[str]:
     """The names under which Keras takes labels; a single output without a structure has none."""
+    outputs = getattr(model, "output", None)
     if isinstance(outputs, Mapping):
         return list(outputs)
     return list(model.output_names) if isinstance(outputs, (list, tuple)) else []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import keras
 
 from training.errors import TrainingError
+from workflow.errors import listed
+from workflow.schema.alike import did_you_mean
 
 # Metrics that Keras chooses by the shapes of labels and predictions.
 _USUAL = {
@@ -25,41 +27,103 @@ _SNAKE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
 
 
-def check_names(
-    optimizer: Any, loss: Any, metrics: Sequence[Any] | None, outputs: int = 1
-) -> list[Any]:
-    """Check all names, and return the metrics; AUC when `metrics` is None.
-
-    Each output of a model with several outputs has all of the metrics.
+def compile_settings(
+    optimizer: Any,
+    loss: Any,
+    metrics: Any = None,
+    loss_weights: Any = None,
+    outputs: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Check names and structure of a run's settings, and return them as `model.compile` takes them.
 
     Args:
         optimizer: an optimizer or its name.
-        loss: a loss or its name.
-        metrics: metrics or their names.
-        outputs: how many outputs the model has.
+        loss: a loss or its name; for each of several outputs also by name, or in order.
+        metrics: metrics or their names, which each output has, or by the name of an output; None for
+            AUC, where the loss does not say that the output is no probability.
+        loss_weights: the weight of each output's loss in their sum, by name or in order.
+        outputs: the names of the model's outputs; none if it has one, or they are unknown.
+
+    Returns:
+        loss, metrics and loss_weights; of several outputs by name.
 
     Raises:
         TrainingError: a name that Keras does not know, with similar names; no optimizer or no loss;
-            or metrics that are not a sequence.
+            settings for an output that the model does not have, or for too few or too many; metrics
+            that are not a sequence; or weights that are not numbers from 0.
 
     Example:
-        >>> check_names("adam", "binary_crossentropy", ["auc", "accuracy"])
-        ['auc', 'accuracy']
+        >>> compile_settings("adam", "binary_crossentropy", ["auc", "accuracy"])
+        {'loss': 'binary_crossentropy', 'metrics': ['auc', 'accuracy'], 'loss_weights': None}
     """
     if optimizer is None or loss is None:
         raise TrainingError(
             f"Expected an optimizer and a loss. Received: optimizer={optimizer!r}, loss={loss!r}."
         )
+    _check("optimizer", optimizer, keras.optimizers.get, keras.optimizers)
+    names = outputs or [""]
+    losses = _of_outputs("loss", loss, names)
+    for one in losses.values():
+        _check("loss", one, keras.losses.get, keras.losses)
+    counted = {
+        name: _usual_metrics(losses[name]) if metrics is None else _checked_metrics(given)
+        for name, given in _of_outputs("metrics", metrics, names).items()
+    }
+    weights = None if loss_weights is None else _of_outputs("loss_weights", loss_weights, names)
+    for weight in (weights or {}).values():
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, (int, float, type(None)))
+            or (weight or 0) < 0
+        ):
+            raise TrainingError(
+                f"Expected loss_weights as numbers from 0. Received: {loss_weights!r}."
+            )
+    if len(names) > 1:
+        counted = {name: [*map(_another, each)] for name, each in counted.items()}
+        full = weights and {name: 1.0 if w is None else float(w) for name, w in weights.items()}
+        return {"loss": losses, "metrics": counted, "loss_weights": full}
+    (one,), (each,) = losses.values(), counted.values()
+    return {"loss": one, "metrics": each, "loss_weights": weights and [*weights.values()]}
+
+
+def _of_outputs(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The part of a setting that each output has; None for one without."""
+    if isinstance(given, Mapping):
+        known = [name for name in names if name]
+        if unknown := [name for name in given if name not in known]:
+            has = f"by the names of the outputs, {listed(known)}" if known else "for the one output"
+            raise TrainingError(
+                f"Expected {what} {has}. Received: {listed(unknown)}.{did_you_mean(unknown, known)}"
+            )
+        return {name: given.get(name) for name in names}
+    # A list of metrics is for each output.
+    if isinstance(given, (list, tuple)) and what != "metrics":
+        if len(given) != len(names):
+            raise TrainingError(
+                f"Expected {what} for each of the model's {len(names)} outputs. Received: {given!r}."
+            )
+        return dict(zip(names, given, strict=True))
+    return dict.fromkeys(names, given)
+
+
+def _usual_metrics(loss: Any) -> list[Any]:
+    """AUC, unless a loss of Keras says that the output is no probability, or there is none."""
+    of_keras = isinstance(loss, str) or type(loss).__module__.partition(".")[0] == "keras"
+    name = loss if isinstance(loss, str) else getattr(loss, "name", "")
+    if loss is None or (of_keras and not name.lower().startswith("binary")):
+        return []
+    return [keras.metrics.AUC(name="auc")]
+
+
+def _checked_metrics(metrics: Any) -> list[Any]:
+    """The metrics of an output, each of which has been checked; none for None."""
     if metrics is not None and not isinstance(metrics, (list, tuple)):
         raise TrainingError(f'Expected metrics as a list, such as ["auc"]. Received: {metrics!r}.')
-    _check("optimizer", optimizer, keras.optimizers.get, keras.optimizers)
-    _check("loss", loss, keras.losses.get, keras.losses)
-    if metrics is None:
-        metrics = [keras.metrics.AUC(name="auc")]
-    for metric in metrics:
+    for metric in metrics or ():
         if metric not in _BY_SHAPE:
             _check("metric", metric, keras.metrics.get, keras.metrics)
-    return list(metrics) if outputs == 1 else [[*map(_another, metrics)] for _ in range(outputs)]
+    return list(metrics or ())
 
 
 def _another(metric: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -13,8 +13,8 @@ from training.retrieval.softmax import LogProbability
 
 
 def check_softmax(
-    model: keras.Model, loss: Any, metrics: Sequence[Any] | None
-) -> Sequence[Any] | None:
+    model: keras.Model, loss: Any, metrics: Sequence[Any] | Mapping[str, Sequence[Any]] | None
+) -> Sequence[Any] | Mapping[str, Sequence[Any]] | None:
     """Check that a model of `models.two_tower(softmax=...)` is trained with `SoftmaxLoss`.
 
     Args:

@@ -111,7 +111,8 @@ class Watch(keras.callbacks.Callback):
 
     def _check_losses(self) -> None:
         """Raise TrainingError at the first loss that is NaN, or that labels beyond 0 .. 1 cause."""
-        entropy = self.model.loss == "binary_crossentropy"
+        losses = [one for one in keras.tree.flatten(self.model.loss) if one is not None]
+        entropy = all(one == "binary_crossentropy" for one in losses)
         lowest = min((call.loss for call in self._calls), default=0.0)
         if entropy and lowest < 0:
             raise TrainingError(

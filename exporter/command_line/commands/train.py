@@ -14,7 +14,9 @@ from exporter.command_line.network import (
     WIDEST,
     NetworkOptions,
     class_weights,
+    loss_weights,
     make_loss,
+    make_metrics,
     make_optimizer,
 )
 from exporter.command_line.places import expect_place
@@ -80,14 +82,28 @@ def train(
         float | None, typer.Option(help="By default that of Keras' optimizer.")
     ] = None,
     loss: Annotated[
-        str | None, typer.Option(help="The name of a Keras loss; binary_crossentropy by default.")
+        list[str] | None,
+        typer.Option(
+            help="The name of a Keras loss, or OUTPUT=NAME for each output; binary_crossentropy by "
+            "default."
+        ),
     ] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="The name of a Keras metric; auc by default.")
+        list[str] | None,
+        typer.Option(
+            help="The name of a Keras metric, or OUTPUT=NAME; auc of probabilities by default."
+        ),
+    ] = None,
+    loss_weight: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OUTPUT=WEIGHT", help="The weight of an output's loss in the sum."),
     ] = None,
     class_weight: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=WEIGHT", help="The weight of a label's rows, such as 1=20."),
+        typer.Option(
+            metavar="LABEL=WEIGHT",
+            help="The weight of a label's rows, such as 1=20, or OUTPUT:LABEL=WEIGHT.",
+        ),
     ] = None,
     precision: Annotated[
         str, typer.Option(help="Of the dense layers: float32, bfloat16 or float16.")
@@ -156,7 +172,8 @@ def train(
         raise CommandError(
             f"Expected --validation, whose loss --patience compares. Received: --patience {patience}."
         )
-    weights = class_weights(class_weight)
+    weights, sums = class_weights(class_weight), loss_weights(loss_weight)
+    metrics = make_metrics(metric)
     import_tensorflow()
     import keras  # noqa: PLC0415 - so that help is shown at once
 
@@ -213,7 +230,8 @@ def train(
         loss=own_loss,
         split=split,
         stop_on_nan=stop_on_nan,
-        metrics=metric,
+        metrics=metrics,
+        loss_weights=sums,
         class_weight=weights,
         precision=precision,
         steps_per_execution=steps_per_execution,

@@ -46,6 +46,7 @@ NAMES = {
     "storage_option": "storage_options",
     "label": "labels",
     "metric": "metrics",
+    "loss_weight": "loss_weights",
     "model": "models",
     "repository": "model_repository",
     "response_cache": "response_cache_bytes",

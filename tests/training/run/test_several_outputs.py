@@ -4,9 +4,10 @@ import keras
 import numpy as np
 import polars as pl
 import pytest
+import tensorflow as tf
 
 from loader import KerasSequenceLoader
-from training import TrainingError, train
+from training import TrainingError, optimizers, train
 
 RNG = np.random.default_rng(0)
 X = {"a": RNG.random((256, 1)).astype("float32")}
@@ -98,3 +99,144 @@ def test_the_label_of_one_output_with_a_name():
     model = keras.Model({"a": a}, {"click": keras.layers.Dense(1, "sigmoid")(a)})
     for y in (CLICK, (CLICK,), {"click": CLICK}):
         assert train(model, (X, y)).samples == 256
+
+
+@pytest.mark.parametrize(
+    ("labels", "what"),
+    [
+        (tuple(LABELS.values()), "labels"),
+        ([*LABELS.values()], "labels"),
+        ((LABELS, (CLICK, CLICK)), "weights of rows"),
+    ],
+    ids=["tuple", "list", "weights"],
+)
+def test_labels_by_position_of_outputs_with_names(labels, what):
+    """Keras pairs them with the names in sorted order: buy with the label of click."""
+    data = (X, *labels) if what != "labels" else (X, labels)
+    told = rf"{what} by name in train_data.*Received: 2 without names.*'click': \.\.\., 'buy'"
+    with pytest.raises(TrainingError, match=told):
+        train(make_model(named=True), data)
+
+
+# Not what a network of one weight predicts, so that every loss differs.
+AMOUNT = {"click": LABELS["click"], "buy": 3.0 * X["a"] + 1.0}
+
+
+def entropies(prediction):
+    return -np.log(np.where(CLICK > 0, prediction, 1 - prediction))
+
+
+def measured(named, data, **settings):
+    """The report of a step that changes nothing, and the predictions."""
+    model = make_model(named)
+    predictions = model.predict(X, verbose=0)
+    predictions = predictions if named else dict(zip(LABELS, predictions, strict=True))
+    data = (X, data if named else tuple(data.values()))
+    return train(model, data, optimizer=optimizers.SGD(0.0), **settings), predictions
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+@pytest.mark.parametrize(
+    ("weights", "buy"),
+    [(None, 1.0), ({"buy": 0.25}, 0.25), ([1.0, 0.25], 0.25)],
+    ids=["none", "of one", "in order"],
+)
+@pytest.mark.parametrize("in_order", [True, False], ids=["losses in order", "by name"])
+def test_each_output_has_its_own_loss_and_metrics(named, weights, buy, in_order):
+    losses = {"buy": "mean_squared_error", "click": keras.losses.BinaryCrossentropy()}
+    report, predicted = measured(
+        named,
+        AMOUNT,
+        loss=[losses["click"], losses["buy"]] if in_order else losses,
+        metrics={"buy": ["mean_absolute_error"]},
+        loss_weights=weights,
+    )
+    squares = (predicted["buy"] - AMOUNT["buy"]) ** 2
+    entropy = entropies(predicted["click"]).mean()
+    expected = {
+        "buy_loss": squares.mean(),
+        "buy_mean_absolute_error": np.abs(predicted["buy"] - AMOUNT["buy"]).mean(),
+        "click_loss": entropy,
+        "loss": entropy + buy * squares.mean(),
+    }
+    assert {name: values[0] for name, values in report.history.items()} == pytest.approx(
+        expected, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+def test_auc_is_measured_of_probabilities(named):
+    losses = {"click": "binary_focal_crossentropy", "buy": "huber"}
+    report, _ = measured(named, AMOUNT, loss=losses)
+    assert set(report.history) == {"click_auc", "click_loss", "buy_loss", "loss"}
+    a = keras.Input((1,), name="a")
+    model = keras.Model({"a": a}, keras.layers.Dense(1)(a))
+    assert set(train(model, (X, AMOUNT["buy"]), loss="mse").history) == {"loss"}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+def test_an_output_without_a_loss_is_not_trained(named):
+    model = make_model(named)
+    before = model.get_layer("buy").get_weights()
+    y = LABELS if named else tuple(LABELS.values())
+    with pytest.warns(UserWarning, match="Gradients do not exist"):
+        train(model, (X, y), loss={"click": "binary_crossentropy"})
+    for old, new in zip(before, model.get_layer("buy").get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+def test_rows_are_weighed_by_the_label_of_an_output(named, kind):
+    model = make_model(named)
+    predicted = model.predict(X, verbose=0)
+    predicted = predicted if named else dict(zip(LABELS, predicted, strict=True))
+    y = LABELS if named else tuple(LABELS.values())
+    data = (X, y) if kind == "arrays" else tf.data.Dataset.from_tensors((X, y))
+    weights = {"click": {0: 0.5, 1: 20.0}}
+    report = train(model, data, optimizer=optimizers.SGD(0.0), class_weight=weights, metrics=[])
+    expected = (np.where(CLICK > 0, 20.0, 0.5) * entropies(predicted["click"])).mean()
+    assert report.history["click_loss"][0] == pytest.approx(expected, rel=1e-3)
+    buy = -np.log(np.where(LABELS["buy"] > 0, predicted["buy"], 1 - predicted["buy"])).mean()
+    assert report.history["buy_loss"][0] == pytest.approx(buy, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"loss": {"click": "mse", "buy_": "mse"}},
+            r"loss by the names of the outputs, click, buy\. Received: buy_\. Did",
+        ),
+        ({"loss": ["mse"]}, r"loss for each of the model's 2 outputs.*\['mse'\]"),
+        ({"loss": {"click": "msee", "buy": "mse"}}, "loss as an object of Keras.*'msee'"),
+        ({"metrics": {"other": ["auc"]}}, "metrics by the names.*Received: other"),
+        ({"metrics": {"click": "auc"}}, "metrics as a list.*Received: 'auc'"),
+        ({"metrics": {"click": ["acu"]}}, "metric as an object.*Did you mean 'auc'"),
+        ({"loss_weights": {"clik": 2.0}}, "loss_weights by the names.*Did you mean 'click'"),
+        ({"loss_weights": [1.0]}, "loss_weights for each of the model's 2"),
+        ({"loss_weights": {"click": "high"}}, "loss_weights as numbers from 0.*'high'"),
+        ({"loss_weights": {"click": -1.0}}, "loss_weights as numbers from 0"),
+        ({"class_weight": {1: 20.0}}, r"class_weight of each output by its name.*\{1: 20.0\}"),
+        (
+            {"class_weight": {"click": 20.0}},
+            "class_weight as a dictionary of label.*Received: 20.0",
+        ),
+        (
+            {"class_weight": {"klick": {1: 2.0}}},
+            "class_weight of each output.*Did you mean 'click'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+def test_settings_that_do_not_fit_the_outputs(named, settings, message):
+    y = LABELS if named else tuple(LABELS.values())
+    with pytest.raises(TrainingError, match=message):
+        train(make_model(named), (X, y), **settings)
+
+
+def test_settings_by_name_for_an_output_without_one():
+    a = keras.Input((1,), name="a")
+    model = keras.Model({"a": a}, keras.layers.Dense(1, "sigmoid")(a))
+    with pytest.raises(TrainingError, match=r"loss for the one output\. Received: click"):
+        train(model, (X, CLICK), loss={"click": "mse"})

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from exporter.command_line.app import make_app
 from exporter.command_line.commands.train import train
+from exporter.command_line.user_code import load_object
 from training import train as fit_model
 from training.optimizers import SGD, Adagrad
 from workflow import Workflow, ops
@@ -134,6 +135,51 @@ def test_the_options_reach_the_run():
         assert mine.tolist() == others.tolist()
 
 
+TWO_OUTPUTS = """
+import keras
+
+def make_model(workflow):
+    user = keras.Input((1,), name="user", dtype="int64")
+    hidden = keras.layers.Flatten()(keras.layers.Embedding(53, 4)(user))
+    return keras.Model({"user": user}, {
+        "clicked": keras.layers.Dense(1, "sigmoid")(hidden), "age": keras.layers.Dense(1)(hidden),
+    })
+"""
+
+
+def test_each_output_has_its_own_options(folder):
+    """The same weights as with `train` in Python."""
+    (folder / "two.py").write_text(TWO_OUTPUTS)
+    columns = (["user"] >> ops.Categorify()) + ["clicked", "age"]
+    workflow = Workflow(columns)
+    workflow.fit_transform_to_parquet("rows.parquet", "pairs")
+    workflow.save("pair")
+    words = (
+        "--loss clicked=binary_crossentropy --loss age=mse --loss-weight age=0.01 --metric age=mae"
+    )
+    more = "--class-weight clicked:1=3 --optimizer sgd --learning-rate 0.5 --seed 5"
+    place = "pairs --workflow pair --model two.py --label clicked --label age --batch-size 500"
+    found = json.loads(done(f"{place} {words} {more} --json"))
+    assert set(found["history"]) == {"age_loss", "age_mae", "clicked_loss", "loss"}
+
+    keras.utils.set_random_seed(5)
+    from loader import KerasSequenceLoader
+
+    expected = load_object("two.py:make_model", "")(workflow)
+    fit_model(
+        expected,
+        KerasSequenceLoader("pairs", 500, ["clicked", "age"], shuffle=True, seed=5),
+        optimizer=SGD(0.5),
+        loss={"clicked": "binary_crossentropy", "age": "mse"},
+        loss_weights={"age": 0.01},
+        class_weight={"clicked": {1: 3.0}},
+    )
+    for mine, others in zip(
+        trained("model.keras").get_weights(), expected.get_weights(), strict=True
+    ):
+        assert mine.tolist() == others.tolist()
+
+
 def test_a_run_that_is_followed_stopped_and_resumed(folder):
     options = "--validation train --tensorboard logs --checkpoint run --optimizer adagrad"
     text = done(f"train --batch-size 500 --epochs 2 --metric accuracy {options}")
@@ -171,7 +217,7 @@ def test_ids_out_of_range_are_found():
         ("--output model.h5", "Expected an output that ends with .keras."),
         ("--output none/model.keras", "Expected a file in a folder that exists."),
         ("--patience 2", "Expected --validation, whose loss --patience compares."),
-        ("--class-weight 1:20", "Expected a class weight as LABEL=WEIGHT, such as 1=20."),
+        ("--class-weight 1:20", "Expected a class weight as LABEL=WEIGHT, such as 1=20,"),
         ("--class-weight 1=-1", "of label -> weight of at least 0."),
         ("--model resnet", "Expected a --model among mlp, wide_and_deep, dlrm, dcn, two_tower"),
         ("--model two_tower", "Expected --query, the columns of the first tower"),
@@ -192,6 +238,11 @@ def test_ids_out_of_range_are_found():
         ("--precision float8", "Expected a precision among float32, bfloat16, float16."),
         ("--loss hinge_los", "Did you mean 'hinge'"),
         ("--metric acu", "Did you mean 'a"),
+        ("--metric auc --metric a=auc", "Expected --metric NAME, or --metric OUTPUT=NAME of each"),
+        ("--loss mse --loss mae", "Expected one --loss, or one of each output."),
+        ("--loss age=mse", "Expected loss for the one output. Received: age."),
+        ("--loss-weight 2", "Expected --loss-weight as OUTPUT=WEIGHT, such as click=2."),
+        ("--loss-weight click=much", "Expected --loss-weight as OUTPUT=WEIGHT, such as click=2."),
         ("--label nope", "Expected the column 'nope'"),
     ],
 )
