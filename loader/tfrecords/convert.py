@@ -26,7 +26,7 @@ from workflow.schema.schema import ColumnSchema, Schema
 from workflow.transform.dataset_run import run_into
 from workflow.transform.parquet_sink import ParquetSink, cut
 
-# Readers pass over it. It stays after an interruption, for the next call to go on from.
+# Readers pass over it. It stays after an interruption, so that the next call continues from it.
 _CONVERTED = ".converted"
 _DONE = "done.json"
 _BATCH = 8192  # records that are parsed at once

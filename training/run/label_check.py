@@ -41,15 +41,15 @@ def check_labels(model: keras.Model, y: Any, data: Any, argument: str) -> None:
         return
     if count == 1:
         labels, has = "one label", "one output"
-        mend = "Name the one to learn: KerasSequenceLoader(..., label_names=[...])."
+        remedy = "Name the one to learn: KerasSequenceLoader(..., label_names=[...])."
     else:
         labels, has = f"the labels {_listed(names)}", "these outputs"
-        mend = (
+        remedy = (
             f"Name them in the loader, label_names={names}, or make them in its "
             "map(lambda x, y: (x, {output: label, ...}))."
         )
     raise TrainingError(
-        f"Expected {labels} in {argument}, as the model has {has}. Received: {_told(y, data)}. {mend}"
+        f"Expected {labels} in {argument}, as the model has {has}. Received: {_told(y, data)}. {remedy}"
     )
 
 

@@ -122,7 +122,7 @@ class _Simpler:
         return self._add("Where", f"{name}/chosen", above, values, node.input[1])
 
     def _concat(self, node: onnx.NodeProto) -> str | None:
-        """Columns that were taken apart, or of which each was cast, as they were before."""
+        """A Concat of all outputs of one Split as the split matrix, and of equal casts as one cast."""
         parts: list[str] = []
         for block, run in groupby(node.input, self._block):
             columns = [*run]
