@@ -162,7 +162,7 @@ def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
         '    "twin": RuntimeKind(is_fused=True, is_served=False),\n',
     )
     with pytest.raises(AssertionError, match=r"written\.py cannot run .* the backend 'twin'"):
-        exported(copy, PROGRAM)
+        exported(copy, PROGRAM.replace('"tensorflow", "twin", "fused_tensorflow"', '"twin",'))
     insert(
         copy / "exporter" / "prove" / "written.py",
         '    "onnxruntime": _onnx,\n',

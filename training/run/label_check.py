@@ -49,7 +49,7 @@ def check_labels(model: keras.Model, y: Any, data: Any, argument: str) -> None:
             "map(lambda x, y: (x, {output: label, ...}))."
         )
     raise TrainingError(
-        f"Expected {labels} in {argument}, as the model has {has}. Received: {_told(y, data)}. {remedy}"
+        f"Expected {labels} in {argument}, as the model has {has}. Received: {_shown(y, data)}. {remedy}"
     )
 
 
@@ -60,7 +60,7 @@ def _names(model: keras.Model, outputs: Any) -> list[str]:
     return list(model.output_names) if isinstance(outputs, (list, tuple)) else []
 
 
-def _told(y: Any, data: Any) -> str:
+def _shown(y: Any, data: Any) -> str:
     if isinstance(y, Mapping):
         names = list(y)
     elif isinstance(data, KerasSequenceLoader):
