@@ -179,7 +179,7 @@ def _joined(parts: Sequence[tf.Tensor], bounds: tf.Tensor) -> tf.Tensor:
 def _elements(
     values: tf.Tensor, lengths: tf.Tensor, begins: tf.Tensor, sizes: tf.Tensor
 ) -> tf.Tensor:
-    """The elements of runs of rows, of which `lengths` are the lengths."""
+    """The elements of runs of rows; `lengths` are the lengths of the rows."""
     before = _before(lengths)
     first, stop = tf.gather(before, begins), tf.gather(before, begins + sizes)
     starts = _before(stop - first)

@@ -168,6 +168,9 @@ def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
         '    "onnxruntime": _onnx,\n',
         '    "twin": _onnx,\n',
     )
+    memory = copy / "exporter" / "report" / "memory.py"
+    insert(memory, '_RUNTIME = {"tensorflow": 58e6,', ' "twin": 29e6,')
+    insert(memory, '_ENTRY = {"tensorflow": (15, 60),', ' "twin": (60, 420),')
     assert exported(copy, PROGRAM) == ["tensorflow", "twin", "fused_tensorflow"]
 
 

@@ -290,7 +290,7 @@ def _found(path: str) -> list[Path]:
 
 
 def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
-    """A file after a look at all of its lines.
+    """A text file, whose lines have all been read once.
 
     Raises:
         WorkflowError: as `DelimitedTable`.
