@@ -187,7 +187,7 @@ def _elements(
 
 
 def _before(counts: tf.Tensor) -> tf.Tensor:
-    """The sum of the counts before each one, and of all."""
+    """Cumulative sums of the counts, from 0 to their total."""
     # In float64, which is exact: TensorFlow has no such sum of integers on a GPU.
     return tf.cast(tf.cumsum(tf.pad(tf.cast(counts, tf.float64), [[1, 0]])), tf.int64)
 

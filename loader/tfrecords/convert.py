@@ -153,7 +153,7 @@ class _Shard:
         return paths
 
     def _facts(self, parser: Parser, sink: ParquetSink) -> list[Any]:
-        """Facts that its parquet follows from."""
+        """The facts that determine the parquet files of a conversion."""
         state = self._path.stat()
         features = {name: repr(feature) for name, feature in parser.features.items()}
         identity = [str(self._path.resolve()), state.st_size, state.st_mtime_ns]

@@ -73,7 +73,7 @@ class Exchange:
         return any(layout_of(variable) is not None for variable in self._model.variables)
 
     def prepare(self) -> None:
-        """Before the first step: give all workers the first one's model.
+        """Give all workers the first one's model, before the first step.
 
         Raises:
             TrainingError: the model or the optimizer differs between workers.
