@@ -193,7 +193,7 @@ def _clip(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     given = [bound for bound in (lower, upper) if bound is not None]
     if not given or not all(bound == bound for bound in given) or given[0] > given[-1]:  # noqa: PLR0124 - NaN
         raise ExpressionError(
-            f"clip needs a lower bound, an upper bound, or both in this order. "
+            "clip needs a lower or an upper bound, or both in this order. "
             f"Received: lower={lower!r}, upper={upper!r}."
         )
     return types[0]
