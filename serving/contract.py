@@ -85,7 +85,7 @@ class Contract:
 
     @cached_property
     def _limited(self) -> tuple[str, ...]:
-        """The tensors for which there is a limit beside that of rows."""
+        """The tensors that have a limit in addition to the limit of rows."""
         strings = (t for c in self.inputs for t, dtype in c.tensors.items() if dtype == "string")
         lists = (tensor for c in self.inputs if c.is_list for tensor in c.tensors)
         return tuple(dict.fromkeys([*strings, *lists]))

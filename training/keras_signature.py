@@ -90,19 +90,19 @@ def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
         )
     shape = tuple(tensor.shape)
     if len(shape) != 2 or shape[0] is not None or shape[1] is None:
-        mend = "keras.Input(shape=(k,))" if side == "input" else "keras.layers.Reshape((k,))"
+        remedy = "keras.Input(shape=(k,))" if side == "input" else "keras.layers.Reshape((k,))"
         raise TrainingError(
             f"Expected the {side} {name!r} of shape (None, k): any number of rows, k columns. "
-            f"Received: {shape}. Use {mend}."
+            f"Received: {shape}. Use {remedy}."
         )
     dtype = keras.backend.standardize_dtype(tensor.dtype)
     if dtype not in DTYPES:
-        mend = "Give keras.Input one of them."
+        remedy = "Give keras.Input one of them."
         if side == "output":
-            mend = "Under mixed precision give the last layer dtype='float32'."
+            remedy = "Under mixed precision give the last layer dtype='float32'."
         raise TrainingError(
             f"Expected the {side} {name!r} of a dtype among {', '.join(DTYPES)}. "
-            f"Received: {dtype}. {mend}"
+            f"Received: {dtype}. {remedy}"
         )
     return TensorSpec(name, dtype, shape)
 

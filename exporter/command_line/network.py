@@ -93,7 +93,7 @@ class NetworkOptions:
         return getattr(models, self.model)(Schema(columns), **options)
 
     def _expect_own(self) -> None:
-        """Refuse options of another kind, and expect those of this one."""
+        """Refuse options of other kinds of models, and require those of this kind."""
         for name, (kind, meaning) in _OF_KIND.items():
             value = getattr(self, name)
             if bool(value) != (self.model == kind):

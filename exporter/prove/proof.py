@@ -74,7 +74,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
     offline = answers.of(plan.golden)
     try:
         written = WrittenModels(plan, folders)
-    except (ExportError, TrainingError):
+    except (ExportError, TrainingError, NotImplementedError):
         raise
     except Exception as error:  # libraries raise any type for invalid files
         raise UnprovenError(f"Expected models that load. Received: {in_a_line(error)}") from error

@@ -42,6 +42,7 @@ class WrittenModels:
         contract: a client's view of the published model's config.
 
     Raises:
+        NotImplementedError: a model of a backend that nothing here stands for.
         Exception: any error of a library for files that it cannot load.
     """
 
@@ -102,9 +103,12 @@ def _flattened(spec: ModelSpec, request: Tensors) -> Tensors:
 
 
 def _load(spec: ModelSpec, folder: Path) -> Call:
-    return {"python": _python, "tensorflow": _saved_model, "onnxruntime": _onnx}[spec.backend](
-        spec, folder
-    )
+    if spec.backend not in _BACKENDS:
+        raise NotImplementedError(
+            f"exporter/prove/written.py cannot run a model of the backend {spec.backend!r}, so that no "
+            "export with it can be proven."
+        )
+    return _BACKENDS[spec.backend](spec, folder)
 
 
 def _python(spec: ModelSpec, folder: Path) -> Call:
@@ -184,3 +188,10 @@ def _onnx(spec: ModelSpec, folder: Path) -> Call:
     session = open_session(folder / "model.onnx")
     names = [tensor.name for tensor in spec.outputs]
     return lambda tensors: call_session(session, names, tensors)
+
+
+_BACKENDS: Mapping[str, Callable[[ModelSpec, Path], Call]] = {
+    "python": _python,
+    "tensorflow": _saved_model,
+    "onnxruntime": _onnx,
+}

@@ -131,6 +131,10 @@ def _estimated(plan: Plan, sizes: Mapping[str, tuple[int, int]]) -> dict[str, In
     entries = _entries(plan.features.program)
     made = {}
     for model in served:
+        if model.backend not in _ENTRY:
+            raise NotImplementedError(
+                f"exporter/report/memory.py has no figures for the backend {model.backend!r}."
+            )
         tables, mapped = sizes[model.name]
         found = entries if model is preprocessing else (0, 0)
         places = sum(n * b for n, b in zip(found, _ENTRY[model.backend], strict=True))

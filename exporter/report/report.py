@@ -301,8 +301,8 @@ def _columns(report: ExportReport) -> str:
         ("labels, not served", features.labels),
         ("not used by the network", features.unused),
     ]
-    told = [(title, ", ".join(words)) for title, words in rows if words]
-    return f"<h2>Columns</h2>{table(told)}" if told else ""
+    given = [(title, ", ".join(words)) for title, words in rows if words]
+    return f"<h2>Columns</h2>{table(given)}" if given else ""
 
 
 def _parity(report: ExportReport, parity: ParityReport | None) -> str:

@@ -144,11 +144,11 @@ def config_of(repository: Path, name: str) -> Path:
         raise ExportError(f"Expected the config {path}. Received: no such file. Export it again.")
     expect_repository(repository, ExportError)
     found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
-    mend = did_you_mean([name], found) or (
+    remedy = did_you_mean([name], found) or (
         f" Name {'one of them, or ' if found else ''}the repository of another export."
     )
     raise ExportError(
-        f"Expected a model among {listed(found) or 'none'} in {repository}. Received: {name!r}.{mend}"
+        f"Expected a model among {listed(found) or 'none'} in {repository}. Received: {name!r}.{remedy}"
     )
 
 

@@ -8,7 +8,14 @@ from typing import Any, Literal
 
 from loader.files.layout import BatchLayout
 from loader.frameworks.loader_methods import LoaderMethods
-from loader.opening.open_loader import BatchMaker, Data, Device, open_host, open_loader
+from loader.opening.open_loader import (
+    BatchMaker,
+    Data,
+    Device,
+    arguments_in,
+    open_host,
+    open_loader,
+)
 from loader.options import check_counts
 from workflow.schema.schema import Schema
 
@@ -91,31 +98,12 @@ class ArrayLoader(LoaderMethods):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         opened = open_loader(
-            paths_or_dataset,
-            batch_size,
             lambda data: self._open(device, data),
             self._current_worker,
-            label_names=label_names,
             feature_columns=None,
-            cat_names=cat_names,
-            cont_names=cont_names,
             engine=None,
-            shuffle=shuffle,
-            seed_fn=seed_fn,
-            buffer_size=buffer_size,
-            parts_per_chunk=parts_per_chunk,
-            reader_kwargs=reader_kwargs,
-            global_size=global_size,
-            global_rank=global_rank,
-            drop_last=drop_last,
-            sparse_names=sparse_names,
-            sparse_max=sparse_max,
             sparse_as_dense=True,
-            schema=schema,
-            seed=seed,
-            on_bad_files=on_bad_files,
-            decode_timeout=decode_timeout,
-            storage_options=storage_options,
+            **arguments_in(locals()),
         )
         self._take(opened)
 

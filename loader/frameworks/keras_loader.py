@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from loader.frameworks.epoch_dataset import EpochDataset
 from loader.opening.device import open_device
-from loader.opening.open_loader import open_loader
+from loader.opening.open_loader import arguments_in, open_loader
 from loader.tensorflow.workers import current_worker
 from workflow.schema.schema import Schema
 
@@ -138,30 +138,6 @@ class KerasSequenceLoader(EpochDataset):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         opened = open_loader(
-            paths_or_dataset,
-            batch_size,
-            functools.partial(open_device, device),
-            current_worker,
-            label_names=label_names,
-            feature_columns=feature_columns,
-            cat_names=cat_names,
-            cont_names=cont_names,
-            engine=engine,
-            shuffle=shuffle,
-            seed_fn=seed_fn,
-            buffer_size=buffer_size,
-            parts_per_chunk=parts_per_chunk,
-            reader_kwargs=reader_kwargs,
-            global_size=global_size,
-            global_rank=global_rank,
-            drop_last=drop_last,
-            sparse_names=sparse_names,
-            sparse_max=sparse_max,
-            sparse_as_dense=sparse_as_dense,
-            schema=schema,
-            seed=seed,
-            on_bad_files=on_bad_files,
-            decode_timeout=decode_timeout,
-            storage_options=storage_options,
+            functools.partial(open_device, device), current_worker, **arguments_in(locals())
         )
         super().__init__(opened)

@@ -132,7 +132,7 @@ class DeviceBlocks:
 def _together(
     batches: Iterable[Mixed], firsts: Sequence[int], most: int, batch_size: int
 ) -> Iterator[tuple[int, list[Mixed]]]:
-    """Consecutive batches of one size that need the same reads, with what has begun by then.
+    """Groups of consecutive batches of one size that need the same reads, each with its chunks' end.
 
     Args:
         batches: all batches.

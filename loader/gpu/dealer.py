@@ -179,7 +179,7 @@ def _joined(parts: Sequence[tf.Tensor], bounds: tf.Tensor) -> tf.Tensor:
 def _elements(
     values: tf.Tensor, lengths: tf.Tensor, begins: tf.Tensor, sizes: tf.Tensor
 ) -> tf.Tensor:
-    """The elements of runs of rows, of which `lengths` are the lengths."""
+    """The elements of runs of rows; `lengths` are the lengths of the rows."""
     before = _before(lengths)
     first, stop = tf.gather(before, begins), tf.gather(before, begins + sizes)
     starts = _before(stop - first)
@@ -187,7 +187,7 @@ def _elements(
 
 
 def _before(counts: tf.Tensor) -> tf.Tensor:
-    """The sum of the counts before each one, and of all."""
+    """Cumulative sums of the counts, from 0 to their total."""
     # In float64, which is exact: TensorFlow has no such sum of integers on a GPU.
     return tf.cast(tf.cumsum(tf.pad(tf.cast(counts, tf.float64), [[1, 0]])), tf.int64)
 

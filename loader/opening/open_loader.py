@@ -125,12 +125,22 @@ def open_host(data: Data, transport: BatchMaker) -> Device:
     return Device("cpu", blocks, transport, Budget(memory, _COPIES, place=4))
 
 
+def arguments_in(constructor: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a loader's constructor that `open_loader` takes.
+
+    Args:
+        constructor: its `locals()` before it has variables of its own.
+    """
+    others = {"self", "device", "__class__"}
+    return {name: value for name, value in constructor.items() if name not in others}
+
+
 def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
-    paths_or_dataset: Any,
-    batch_size: int,
     open_device: Callable[[Data], Device],
     current_worker: Callable[[], tuple[int, int] | None],
     *,
+    paths_or_dataset: Any,
+    batch_size: int,
     label_names: Sequence[str] | None,
     feature_columns: Sequence[Any] | None,
     cat_names: Sequence[str] | None,
@@ -156,8 +166,6 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     """Check a loader's arguments, which are those of `KerasSequenceLoader`, and open its data.
 
     Args:
-        paths_or_dataset: see there, as the others that are not named here.
-        batch_size: rows in a batch.
         open_device: opens the device.
         current_worker: the number of workers and this one's number, if the framework knows them.
 

@@ -145,7 +145,7 @@ def epoch_chunks(
 
 
 def _random_order(count: int, spread: int, random: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Numbers below `count`, of which any `spread` in a row stem from all parts of the range.
+    """The numbers below `count` in a random order; any `spread` in a row come from all parts of the range.
 
     Where data is sorted, each batch so resembles the whole. The order is random in each part, and
     the parts take turns in a random order.

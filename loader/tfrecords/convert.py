@@ -26,7 +26,7 @@ from workflow.schema.schema import ColumnSchema, Schema
 from workflow.transform.dataset_run import run_into
 from workflow.transform.parquet_sink import ParquetSink, cut
 
-# Readers pass over it. It stays after an interruption, for the next call to go on from.
+# Readers pass over it. It stays after an interruption, so that the next call continues from it.
 _CONVERTED = ".converted"
 _DONE = "done.json"
 _BATCH = 8192  # records that are parsed at once
@@ -153,7 +153,7 @@ class _Shard:
         return paths
 
     def _facts(self, parser: Parser, sink: ParquetSink) -> list[Any]:
-        """Facts that its parquet follows from."""
+        """The facts that determine the parquet files of a conversion."""
         state = self._path.stat()
         features = {name: repr(feature) for name, feature in parser.features.items()}
         identity = [str(self._path.resolve()), state.st_size, state.st_mtime_ns]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import grpc
+from tritonclient.grpc import service_pb2
 
 from serving.connection.address import Address
 from serving.errors import ClientError, refusal
@@ -102,8 +103,14 @@ def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name.lower(), value) for name, value in headers.items())
 
 
-def refused(error: grpc.RpcError, url: str, *, was_served: bool) -> ClientError:
+def method_for(stub: Any, request: Any) -> Any:
+    """The method of a stub that takes a request."""
+    return getattr(stub, type(request).__name__.removesuffix("Request"))
+
+
+def refused(error: grpc.RpcError, url: str, request: Any) -> ClientError:
     """The error for a failed call, see `refusal`; the caller raises it."""
+    was_served = isinstance(request, service_pb2.ModelInferRequest)
     text = str(error.details())
     # Triton's message for a missing key; over HTTP it is status 403.
     code = "UNAUTHENTICATED" if "is restricted" in text else error.code().name

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import aiohttp
 
+from serving.connection import http_messages
 from serving.connection.address import Address
+from serving.connection.calls import AsyncConnection
 from serving.connection.http_messages import (
     HEADER_LENGTH,
     Answer,
     Attempts,
     Request,
-    config_request,
-    config_response,
     expect_ok,
-    infer_request,
-    infer_response,
-    register_request,
     tls_context,
-    unregister_request,
 )
-from serving.connection.tensors import WireTensor
 from serving.errors import ClientError, ServerUnavailableError, refusal
-from workflow.schema.column import Array
 
 
-class AsyncHttpConnection:
+class AsyncHttpConnection(AsyncConnection):
     """Up to a hundred connections, bound to the event loop in which they were made.
 
     Args:
@@ -39,6 +32,8 @@ class AsyncHttpConnection:
     Raises:
         ClientError: a certificate that cannot be read.
     """
+
+    messages = http_messages
 
     def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
         self.address = address
@@ -51,46 +46,7 @@ class AsyncHttpConnection:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-    async def infer(
-        self,
-        model: str,
-        version: str,
-        tensors: Sequence[WireTensor],
-        timeout: float,  # noqa: ASYNC109 - as over gRPC
-    ) -> dict[str, Array]:
-        """The outputs of a model.
-
-        Raises:
-            ClientError: no answer, or a refusal.
-        """
-        return infer_response(await self._call(infer_request(model, version, tensors), timeout))
-
-    async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
-        """A model's `ModelConfig`.
-
-        Raises:
-            ClientError: no answer, or no such model.
-        """
-        return config_response(await self._call(config_request(model, version), timeout))
-
-    async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
-        """Register a shared-memory region with the server.
-
-        Raises:
-            ClientError: no answer, or the server does not allow shared memory.
-        """
-        await self._call(register_request(region, key, size), timeout)
-
-    async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
-        """Unregister a shared-memory region.
-
-        Raises:
-            ClientError: no answer, or a refusal.
-        """
-        await self._call(unregister_request(region), timeout)
-
-    async def close(self) -> None:
-        """Close the connections. Further calls do nothing."""
+    async def close(self) -> None:  # noqa: D102 - see AsyncConnection
         await self._session.close()
 
     async def _call(self, request: Request, timeout: float) -> Answer:  # noqa: ASYNC109

@@ -6,33 +6,26 @@ import http.client
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
+from serving.connection import http_messages
 from serving.connection.address import Address
+from serving.connection.calls import Connection
 from serving.connection.http_messages import (
     HEADER_LENGTH,
     Answer,
     Attempts,
     Request,
-    config_request,
-    config_response,
     expect_ok,
-    infer_request,
-    infer_response,
-    register_request,
     tls_context,
-    unregister_request,
 )
-from serving.connection.tensors import WireTensor
 from serving.errors import ClientError, ServerUnavailableError, refusal
-from workflow.schema.column import Array
 
 # Bytes of an answer that are read at once.
 _PART = 1 << 20
 
 
-class HttpConnection:
+class HttpConnection(Connection):
     """A pool of connections, as many as there were concurrent calls.
 
     Args:
@@ -44,6 +37,8 @@ class HttpConnection:
         ClientError: a certificate that cannot be read.
     """
 
+    messages = http_messages
+
     def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
         self.address = address
         self._headers = dict(headers)
@@ -52,42 +47,7 @@ class HttpConnection:
         self._idle: deque[http.client.HTTPConnection] = deque()
         self._closed = False
 
-    def infer(
-        self, model: str, version: str, tensors: Sequence[WireTensor], timeout: float
-    ) -> dict[str, Array]:
-        """The outputs of a model.
-
-        Raises:
-            ClientError: no answer, or a refusal.
-        """
-        return infer_response(self._call(infer_request(model, version, tensors), timeout))
-
-    def config(self, model: str, version: str, timeout: float) -> Any:
-        """A model's `ModelConfig`.
-
-        Raises:
-            ClientError: no answer, or no such model.
-        """
-        return config_response(self._call(config_request(model, version), timeout))
-
-    def register(self, region: str, key: str, size: int, timeout: float) -> None:
-        """Register a shared-memory region with the server.
-
-        Raises:
-            ClientError: no answer, or the server does not allow shared memory.
-        """
-        self._call(register_request(region, key, size), timeout)
-
-    def unregister(self, region: str, timeout: float) -> None:
-        """Unregister a shared-memory region.
-
-        Raises:
-            ClientError: no answer, or a refusal.
-        """
-        self._call(unregister_request(region), timeout)
-
-    def close(self) -> None:
-        """Close the connections. Further calls do nothing."""
+    def close(self) -> None:  # noqa: D102 - see Connection
         self._closed = True
         while self._idle:
             self._idle.pop().close()

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from serving.connection.calls import AsyncConnection, Connection
 from serving.connection.tensors import Place, WireTensor, datatype_of, to_bytes
 from serving.errors import ClientError, DeadlineExceededError
 from workflow.schema.column import Array
@@ -27,26 +28,6 @@ CLOSE_TIMEOUT, _CLOSE_PAUSE = 5.0, 0.01
 _IN_USE = "currently in use"
 
 
-class Registry(Protocol):
-    """The calls that register regions with a server."""
-
-    def register(self, region: str, key: str, size: int, timeout: float) -> None:
-        """Register a region."""
-
-    def unregister(self, region: str, timeout: float) -> None:
-        """Unregister a region."""
-
-
-class AsyncRegistry(Protocol):
-    """The same calls for asyncio."""
-
-    async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
-        """Register a region."""
-
-    async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
-        """Unregister a region."""
-
-
 class Regions:
     """Registered regions of shared memory, one for each running request.
 
@@ -55,11 +36,11 @@ class Regions:
     has stopped waiting. It is asked again when the next region is made, and by `close`.
 
     Args:
-        registry: the connection to the server.
+        connection: to the server.
     """
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._idle: deque[SharedMemory] = deque()
         # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
@@ -103,7 +84,7 @@ class Regions:
         self._unregister_unclear(deadline)
         region = _create(size)
         try:
-            self._registry.register(
+            self._connection.register(
                 region.name, f"/{region.name}", region.size, time_left(deadline)
             )
         except BaseException:
@@ -136,7 +117,7 @@ class Regions:
             Whether the server has certainly given it up; if not, its name is kept.
         """
         try:
-            self._registry.unregister(name, min(time_left(deadline), CLOSE_TIMEOUT))
+            self._connection.unregister(name, min(time_left(deadline), CLOSE_TIMEOUT))
         except ClientError as error:
             if _may_remain(error):
                 self._unclear.append(name)
@@ -148,11 +129,11 @@ class AsyncRegions:
     """`Regions` for asyncio.
 
     Args:
-        registry: the connection to the server.
+        connection: to the server.
     """
 
-    def __init__(self, registry: AsyncRegistry) -> None:
-        self._registry = registry
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
         self._idle: deque[SharedMemory] = deque()
         # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
@@ -201,7 +182,7 @@ class AsyncRegions:
         region = _create(size)
         try:
             await _to_the_end(
-                self._registry.register(
+                self._connection.register(
                     region.name, f"/{region.name}", region.size, time_left(deadline)
                 )
             )
@@ -223,7 +204,7 @@ class AsyncRegions:
     async def _unregister(self, name: str, deadline: float) -> bool:
         timeout = min(time_left(deadline), CLOSE_TIMEOUT)
         try:
-            await _to_the_end(self._registry.unregister(name, timeout))
+            await _to_the_end(self._connection.unregister(name, timeout))
         except asyncio.CancelledError:
             self._unclear.append(name)
             raise

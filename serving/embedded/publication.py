@@ -75,7 +75,7 @@ class LiveServer:
         self._unload_stale(name, before.steps.keys() - {*steps})
 
     def publish(self, name: str, *, tolerance: float = 0.0) -> int:
-        """Let the server answer with the version that the repository publishes, if it answers right.
+        """Switch the server to the version that the repository publishes, if that answers correctly.
 
         Exports into the repository wait meanwhile.
 

@@ -115,7 +115,7 @@ def _wait(server: subprocess.Popen[bytes], job: Job) -> None:
 
 
 def _wait_for_requests(server: subprocess.Popen[bytes], grace: float) -> None:
-    """Wait until a server that was told to end has done so, or waits for dead processes alone."""
+    """Wait until a server that has been asked to end has ended, or waits for dead processes alone."""
     end, idle = time.monotonic() + grace, 0
     while time.monotonic() < end and idle < 2:
         with contextlib.suppress(subprocess.TimeoutExpired):

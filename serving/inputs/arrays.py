@@ -124,7 +124,7 @@ def _filled(column: WireColumn, data: Sequence[Any]) -> tuple[Sequence[Any], Arr
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether `item` converts a value of numpy; it would make integers of some times."""
+    """Whether `value.item()` is the same value of Python: of some numpy times it is an integer."""
     return isinstance(value, np.generic) and value.dtype.kind not in "mM"
 
 

@@ -18,6 +18,7 @@ from workflow.expressions.tables.lookup import MANY_STRINGS, direct_table
 from workflow.expressions.tables.text_table import FEW
 from workflow.expressions.tensorflow.lookups import LARGE_VOCABULARY
 from workflow.schema.column import Column, Strings
+from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema
 
 ROWS = 600
@@ -33,6 +34,33 @@ def texts(count: int) -> list[str]:
 def program_of(result: Expression, dtype: str) -> Program:
     made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
     return build([(made, result)], Schema([ColumnSchema("a", dtype)]))
+
+
+INTEGERS = [name for name, dtype in DTYPES.items() if dtype.is_integer]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_an_integer_with_one_bound_or_two_is_cast_as_any_other(dtype):
+    """A bound tells an interpreter how far a value may lie outside of the other dtype."""
+    own = np.iinfo(dtype)
+    rows = [own.min, 0, 1, 100, own.max]
+    outputs, expected = [], {}
+    for lower, upper in ((1, None), (None, 100), (1, 100), (None, None)):
+        for target in INTEGERS:
+            result, other = source("a", Type(dtype)), np.iinfo(target)
+            if (lower, upper) != (None, None):
+                result = result.clip(lower, upper)
+            name = f"{lower} {upper} {target}"
+            outputs.append((ColumnSchema(name, target), result.cast(target)))
+            bounded = [max(row, own.min if lower is None else lower) for row in rows]
+            bounded = [min(row, own.max if upper is None else upper) for row in bounded]
+            saturated = [min(max(row, int(other.min)), int(other.max)) for row in bounded]
+            expected[name] = Column(np.array(saturated, target))
+    program = build(outputs, Schema([ColumnSchema("a", dtype)]))
+    for interpreter in (REFERENCE, *OTHERS):
+        made = interpreter.run(program, {"a": Column(np.array(rows, dtype))})
+        for name, wanted in expected.items():
+            assert_same(wanted, made[name], what=f"{interpreter}: {name}")
 
 
 def assert_answer(program: Program, column: Column, expected: list[int | None]) -> None:

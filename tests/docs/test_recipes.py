@@ -22,7 +22,19 @@ class Reciprocal(Operator):
     def lower(self, columns, state):
         return {n: Feature.of(n, f.expression.reciprocal(), f.schema) for n, f in columns.items()}
 """
-RUNTIME = "from exporter.runtimes.fused_onnx import RUNTIME\n"
+RUNTIME = """
+from dataclasses import replace
+
+from exporter.plan.plan import Runtime
+from exporter.runtimes import fused_onnx
+
+
+def _plan(pipeline):
+    return tuple(replace(spec, backend="twin") for spec in fused_onnx.RUNTIME.plan(pipeline))
+
+
+RUNTIME = Runtime(_plan, fused_onnx.RUNTIME.prepare)
+"""
 # A line of a file, and the one that comes after it: six files for the verb.
 VERB = {
     "workflow/expressions/language/verbs.py": (
@@ -149,7 +161,44 @@ def test_an_operator_a_verb_and_a_runtime_are_added_as_the_recipes_say(copy):
         '    "tensorflow": RuntimeKind(in_tensorflow=True),\n',
         '    "twin": RuntimeKind(is_fused=True, is_served=False),\n',
     )
+    with pytest.raises(AssertionError, match=r"written\.py cannot run .* the backend 'twin'"):
+        exported(copy, PROGRAM.replace('"tensorflow", "twin", "fused_tensorflow"', '"twin",'))
+    insert(
+        copy / "exporter" / "prove" / "written.py",
+        '    "onnxruntime": _onnx,\n',
+        '    "twin": _onnx,\n',
+    )
+    memory = copy / "exporter" / "report" / "memory.py"
+    insert(memory, '_RUNTIME = {"tensorflow": 58e6,', ' "twin": 29e6,')
+    insert(memory, '_ENTRY = {"tensorflow": (15, 60),', ' "twin": (60, 420),')
     assert exported(copy, PROGRAM) == ["tensorflow", "twin", "fused_tensorflow"]
+
+
+@pytest.mark.long
+def test_a_verb_that_is_a_row_only_is_missing_everywhere_else(copy):
+    """As the test says that the recipe names, although `workflow` cannot be imported."""
+    for name in ("tests", "docs"):
+        shutil.copytree(ROOT / name, copy / name)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    after, line = VERB["workflow/expressions/language/verbs.py"]
+    insert(copy / "workflow" / "expressions" / "language" / "verbs.py", after, line)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/workflow/expressions/test_every_verb.py"],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for place in (
+        "The interpreter numpy has no entry for reciprocal, ",
+        "The interpreter polars has no entry for reciprocal, ",
+        "The interpreter tensorflow has no entry for reciprocal, ",
+        "The interpreter onnx has no entry for reciprocal, ",
+        "language/methods.py has no method for reciprocal.",
+        "docs/guide/workflow.md does not name reciprocal.",
+    ):
+        assert place in done.stdout, done.stdout[-3000:]
 
 
 @pytest.mark.long

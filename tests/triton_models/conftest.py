@@ -33,6 +33,7 @@ def repository(tmp_path_factory):
     _keras(repository)
     _codes(repository)
     _external(repository)
+    _flags(repository)
     return repository
 
 
@@ -180,6 +181,37 @@ def save_onnx(file, nodes, inputs, outputs, constants=(), **options):
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     onnx.checker.check_model(model)
     onnx.save(model, str(file), **options)
+
+
+def _flags(repository):
+    """Both: a boolean as a number."""
+    import tensorflow as tf
+
+    described = (
+        tensors("input", ("flag", "TYPE_BOOL", [-1, 1])),
+        tensors("output", ("number", "TYPE_INT32", [-1, 1])),
+    )
+    folder = write_config(repository / "flags_onnxruntime", 'backend: "onnxruntime"', *described)
+    save_onnx(
+        folder / "model.onnx",
+        [helper.make_node("Cast", ["flag"], ["number"], to=TensorProto.INT32)],
+        [("flag", TensorProto.BOOL, ["n", 1])],
+        [("number", TensorProto.INT32, ["n", 1])],
+    )
+
+    class Flags(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, 1], tf.bool, "flag")])
+        def serve(self, flag):
+            return {"number": tf.cast(flag, tf.int32)}
+
+    model = Flags()
+    folder = write_config(
+        repository / "flags_tensorflow",
+        'backend: "tensorflow"',
+        'platform: "tensorflow_savedmodel"',
+        *described,
+    )
+    tf.saved_model.save(model, str(folder / "model.savedmodel"), model.serve)
 
 
 def _codes(repository):

@@ -132,10 +132,10 @@ def _unknown(column: Any, source: Any) -> str:
 
 
 def _expect(name: str, objections: Iterator[tuple[str, str]]) -> None:
-    for received, mend in objections:
+    for received, remedy in objections:
         raise TrainingError(
             "Expected feature columns that only say which columns there are and of what size. "
-            f"Received: {received} of {name!r}. {mend}"
+            f"Received: {received} of {name!r}. {remedy}"
         )
 
 

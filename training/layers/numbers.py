@@ -78,7 +78,7 @@ def number_rows(column: str, given: Any, width: int | None, dtype: str) -> tf.Te
             f"Expected {count} numbers in each row of {column!r}, as in the layer's arguments. "
             "Received rows of:"
         )
-        told = [message, tf.reduce_min(lengths), tf.reduce_max(lengths)]
-        given = seen(values, tf.reduce_all(lengths == count), told)
+        received = [message, tf.reduce_min(lengths), tf.reduce_max(lengths)]
+        given = seen(values, tf.reduce_all(lengths == count), received)
     numbers = tf.cast(given, dtype)
     return numbers if numbers.shape[1] == count else tf.reshape(numbers, [-1, count])

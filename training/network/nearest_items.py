@@ -312,7 +312,7 @@ class NearestNetwork:
     def _with_turns(
         self, vectors: Array, allowed: Mapping[str, Array], tolerance: float
     ) -> dict[str, Array]:
-        """The allowed differences where the index gives another list for a vector that is nearby."""
+        """The allowed differences, larger in rows where the index finds other items for a nearby vector."""
         (found, best), *others = [
             self._finder.nearest(near, self.k) for near in nearby(vectors, tolerance)
         ]

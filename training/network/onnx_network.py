@@ -219,7 +219,7 @@ class OnnxNetwork:
         return found
 
     def _asked(self, rows: int) -> dict[str, Array]:
-        """The outputs for rows of zeros, of which a list has one in each row."""
+        """The outputs for rows of zeros, in which each list has one element."""
         try:
             return self.model.run({s.name: self._zeros(s, rows) for s in self.model.inputs})
         except Exception as error:  # onnxruntime raises errors of several types

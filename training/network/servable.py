@@ -66,7 +66,7 @@ def _is_finite(values: Any) -> bool:
 
 
 def _blocks(variable: Any) -> Iterator[Any]:
-    """The values, by rows of a large table, of which there is no copy."""
+    """The values; a large table in blocks of rows, so that no copy of it is made."""
     if not variable.shape.rank:
         yield variable
         return

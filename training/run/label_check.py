@@ -46,15 +46,15 @@ def check_labels(model: keras.Model, y: Any, weight: Any, data: Any, argument: s
         return
     if count == 1:
         labels, has = "one label", "one output"
-        mend = "Name the one to learn: KerasSequenceLoader(..., label_names=[...])."
+        remedy = "Name the one to learn: KerasSequenceLoader(..., label_names=[...])."
     else:
         labels, has = f"the labels {_listed(names)}", "these outputs"
-        mend = (
+        remedy = (
             f"Name them in the loader, label_names={names}, or make them in its "
             "map(lambda x, y: (x, {output: label, ...}))."
         )
     raise TrainingError(
-        f"Expected {labels} in {argument}, as the model has {has}. Received: {_told(y, data)}. {mend}"
+        f"Expected {labels} in {argument}, as the model has {has}. Received: {_shown(y, data)}. {remedy}"
     )
 
 
@@ -76,7 +76,7 @@ def output_names(model: keras.Model) -> list[str]:
     return list(model.output_names) if isinstance(outputs, (list, tuple)) else []
 
 
-def _told(y: Any, data: Any) -> str:
+def _shown(y: Any, data: Any) -> str:
     if isinstance(y, Mapping):
         names = list(y)
     elif isinstance(data, KerasSequenceLoader):

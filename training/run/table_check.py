@@ -74,7 +74,7 @@ def check_fits(model: keras.Model, *data: Any) -> dict[str, str]:
 
 
 def _columns_of_inputs(model: keras.Model) -> dict[str, str]:
-    """The column of each named input; that of both inputs of a list."""
+    """The column of each named input; both inputs of a list have the same."""
     inputs = getattr(model, "input", None)
     if not isinstance(inputs, Mapping):
         return {}

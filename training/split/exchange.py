@@ -73,7 +73,7 @@ class Exchange:
         return any(layout_of(variable) is not None for variable in self._model.variables)
 
     def prepare(self) -> None:
-        """Before the first step: give all workers the first one's model.
+        """Give all workers the first one's model, before the first step.
 
         Raises:
             TrainingError: the model or the optimizer differs between workers.
@@ -205,7 +205,7 @@ class Exchange:
         before: Sequence[tf.Tensor],
         totals: Sequence[tf.Tensor],
     ) -> None:
-        """Add to the state of metrics what all workers added, to that of layers the mean."""
+        """Add the workers' changes to variables: their sum to those of metrics, their mean to those of layers."""
         metrics = len(self._model.metrics_variables)
         for place, (variable, old, total) in enumerate(zip(changing, before, totals, strict=True)):
             # The mean of changes: that of equal values might differ from them in the last bit.
@@ -313,7 +313,7 @@ class Exchange:
 
 
 def _rows_of_lists(gradient: TableGradient | tf.IndexedSlices) -> list[tf.Tensor]:
-    """Numbers of rows of which workers may have different numbers."""
+    """Indices of table rows, of which one worker may have more than another."""
     return gradient.lists if isinstance(gradient, TableGradient) else [gradient.indices]
 
 

@@ -108,7 +108,7 @@ class _TrainFunction:
 
 
 class _Together:
-    """A function of Keras of which each step takes place on all workers."""
+    """A step function of Keras that runs each step on all workers."""
 
     def __init__(self, function: Callable[[Any], Any], exchange: Exchange) -> None:
         self._function = function

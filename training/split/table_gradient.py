@@ -91,7 +91,7 @@ class TableGradient:
 
     @property
     def lists(self) -> list[tf.Tensor]:
-        """Numbers of rows of which workers may have different numbers."""
+        """Indices of table rows, of which one worker may have more than another."""
         return [sent.rows for sent in self.sent if sent.is_list]
 
     def lengthen(self, lengths: Iterator[tf.Tensor]) -> None:

@@ -116,17 +116,17 @@ def check_lengths(column: str, lengths: tf.Tensor, values: tf.Tensor) -> tf.Tens
     return seen(lengths, valid, [message, total, size])
 
 
-def seen(tensor: tf.Tensor, condition: tf.Tensor, told: Sequence[Any]) -> tf.Tensor:
+def seen(tensor: tf.Tensor, condition: tf.Tensor, message: Sequence[Any]) -> tf.Tensor:
     """The tensor, after a check of a condition.
 
     Args:
         tensor: the result.
         condition: a bool, shape ().
-        told: the error's message, followed by tensors to include in it.
+        message: the error's message, followed by tensors to include in it.
 
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs, on any device.
     """
-    check = tf.debugging.Assert(condition, told)
+    check = tf.debugging.Assert(condition, message)
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(tensor)

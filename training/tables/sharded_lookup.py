@@ -259,7 +259,7 @@ class Travel:
         self._numbers = {kind: collectives.reserve(NUMBERS) for kind in self._KINDS}
 
     def counts(self, rows: list[tf.Tensor]) -> tf.Tensor:
-        """The number of rows that each worker has for each, (workers, workers), on the host."""
+        """The number of rows that each worker sends to each worker, (workers, workers), on the host."""
         record = _RECORDED.get()
         ready = [] if record is None else record.ready
         host = self.collectives.host

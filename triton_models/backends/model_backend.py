@@ -135,7 +135,7 @@ class ModelBackend:
         ]
 
     def _read(self, request: Any) -> Tensors:
-        given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        given = {tensor.name(): _read_tensor(tensor) for tensor in request.inputs()}
         try:
             tensors = {name: given[name] for name in self.input_names}
         except KeyError as error:
@@ -300,6 +300,12 @@ def parameter(config: Mapping[str, Any], name: str, default: str) -> str:
     """A parameter of the config, as text."""
     value = config.get("parameters", {}).get(name, {}).get("string_value", "")
     return str(value) or default
+
+
+def _read_tensor(tensor: Any) -> Any:
+    """An input as an array, whose booleans are 0 or 1: libraries compute with another byte as a number."""
+    array = tensor.as_numpy()
+    return array.view(np.uint8) != 0 if array.dtype == np.bool_ else array
 
 
 def _limits(config: Mapping[str, Any]) -> dict[str, int]:

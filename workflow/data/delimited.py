@@ -290,7 +290,7 @@ def _found(path: str) -> list[Path]:
 
 
 def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
-    """A file after a look at all of its lines.
+    """A text file, whose lines have all been read once.
 
     Raises:
         WorkflowError: as `DelimitedTable`.
@@ -316,10 +316,14 @@ def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
 def _types_of_texts(
     rows: pl.LazyFrame, types: Mapping[str, pl.DataType], fixed: Mapping[str, pl.DataType]
 ) -> tuple[dict[str, pl.DataType], dict[str, str]]:
-    """Columns of strings that are null, or dates and times in ISO 8601, with those types.
+    """Types of the columns that Polars takes for strings, and texts that stand for null in them.
 
-    Polars' own inference of dates takes ten times as long. Also the columns of numbers, dates or times
-    and words for null.
+    A column of nulls alone has the type of null, one of dates or times in ISO 8601 their type; Polars' own
+    inference of dates takes ten times as long.
+
+    Returns:
+        Those types, by column; and for each column of numbers, dates or times that also holds a word for
+        null, such as "NA", what else it holds.
     """
     found: dict[str, pl.DataType] = {}
     words: dict[str, str] = {}

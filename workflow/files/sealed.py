@@ -34,12 +34,12 @@ def unsealed(text: bytes, where: str) -> dict[str, Any]:
         FormatError: not a JSON object with a checksum, or a text that does not match its checksum.
     """
     document = parse_json(text, where)
-    told = document.pop("sum", None) if isinstance(document, dict) else None
-    if not isinstance(told, str) or len(told) != len(_UNSET) or not told.isascii():
+    stated = document.pop("sum", None) if isinstance(document, dict) else None
+    if not isinstance(stated, str) or len(stated) != len(_UNSET) or not stated.isascii():
         raise FormatError(f"{where}: expected a JSON object with a checksum of its own text.")
-    if (found := _sum(text.replace(told.encode(), _UNSET.encode(), 1))) != told:
+    if (found := _sum(text.replace(stated.encode(), _UNSET.encode(), 1))) != stated:
         raise FormatError(
-            f"{where}: expected text with the checksum {told[:16]}.... Received: text with the checksum "
+            f"{where}: expected text with the checksum {stated[:16]}.... Received: text with the checksum "
             f"{found[:16]}.... It is damaged or was edited: copy the original, or write it again."
         )
     return dict(document)

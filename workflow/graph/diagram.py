@@ -126,14 +126,14 @@ def _choice(selection: Selection) -> str:
 
 def _settings(operator: Operator) -> list[str]:
     """The settings that differ from their defaults and have a short form."""
-    told = []
+    settings = []
     for field in dataclasses.fields(operator):
         value = getattr(operator, field.name)
         # Dependencies are drawn as arrows.
-        told_by_itself = field.name in operator.saved_fields() and field.name != operator.depends_on
-        if told_by_itself and _is_simple(value) and value != _default(field):
-            told.append(f"{field.name}={cut(repr(value), _SETTING_CELLS)}")
-    return told
+        is_short = field.name in operator.saved_fields() and field.name != operator.depends_on
+        if is_short and _is_simple(value) and value != _default(field):
+            settings.append(f"{field.name}={cut(repr(value), _SETTING_CELLS)}")
+    return settings
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

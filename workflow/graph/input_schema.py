@@ -252,7 +252,7 @@ def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
 
 
 def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
-    """Advice for values of another kind, neither of which are times."""
+    """Advice for a column of another type than in fit, if neither type is a time."""
     if column.is_list != have.is_list:
         return "Send " + ("a list" if column.is_list else "a single value") + " for each row."
     if column.dtype == "bool":

@@ -57,7 +57,10 @@ def remove_inputs(
     removal = _Removal(workflow.nodes, found, inputs, inputs.without(lost))
     output = removal.replaced[workflow.nodes[-1]]
     if output is None:
-        raise WorkflowError(f"Nothing remains of the workflow without {', '.join(lost)}.")
+        raise WorkflowError(
+            f"Nothing remains of the workflow without {', '.join(lost)}. Keep an input that an output is "
+            "made of."
+        )
     smaller = make(output)
     states = {
         n: removal.states[node] for n, node in enumerate(smaller.nodes) if node in removal.states

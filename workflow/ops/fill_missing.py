@@ -58,14 +58,14 @@ class FillMissing(Operator):
     def _filled(self, feature: Feature) -> Expression:
         column, given = feature.expression, self.fill_val
         dtype, kind = column.type.dtype, column.type.kind
-        mend = f"Choose one, such as { ({'bool': True, 'string': ''}.get(kind, 0))!r}"
+        remedy = f"Choose one, such as { ({'bool': True, 'string': ''}.get(kind, 0))!r}"
         if isinstance(given, str) == (kind == "string"):
             value = column.fill_null(given)
             if (wider := value.type.dtype) == dtype:
                 return value
             cast = f'LambdaOp(lambda c: c.cast("{wider}"))'
-            mend += f", or cast the column before: {cast} >> {self.label}({given!r})"
+            remedy += f", or cast the column before: {cast} >> {self.label}({given!r})"
         raise WorkflowError(
             f"Expected a value of {dtype}, the dtype of column {feature.schema.name!r}. "
-            f"Received: {given!r}. {mend}."
+            f"Received: {given!r}. {remedy}."
         )

@@ -79,7 +79,7 @@ class Rename(Operator):
             new: str = of_name(self.label, "f", self.f, old, str)
         else:
             new = (self.f or {}).get(old, old)
-        require(bool(new), f"Rename needs a text as the name for {old!r}. Received: ''.")
+        require(bool(new), f"Rename needs a name for {old!r} that is not empty. Received: ''.")
         return new
 
     def to_config(self, columns: Features) -> dict[str, Any]:

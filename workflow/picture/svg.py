@@ -128,12 +128,12 @@ def _box(diagram: Diagram, number: int) -> _Block:
     box = diagram.boxes[number]
     lines = [(box.title, "title")] + ([(box.detail, "detail")] if box.detail else [])
     lines += [(text, "item") for text in _few(box.items, _BOX_ITEMS)]
-    told = (
+    texts = (
         [printable(box.title), printable(box.detail)]
         if box.items
         else [printable(f"{box.title} {box.detail}")]
     )
-    return _Block(lines, _tooltip([t for t in told if t], box.items), box.kind, _BOX_CELLS)
+    return _Block(lines, _tooltip([t for t in texts if t], box.items), box.kind, _BOX_CELLS)
 
 
 def _label(arrow: Arrow, noun: str) -> _Block:

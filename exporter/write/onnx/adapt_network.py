@@ -104,7 +104,7 @@ def _packed(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[onn
 
 
 def _columns(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[onnx.NodeProto]:
-    """Operations that make the outputs that are served of the network's own."""
+    """Operations that make the served outputs from the network's own."""
     for name in network.model.outputs:
         own = renamed(name)
         if name in network.columnar:

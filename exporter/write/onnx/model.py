@@ -38,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A model, and those of its initializers that are not in it yet.
+    """A model, and the initializers that have not been put into it yet.
 
     Attributes:
         proto: the model.

@@ -106,7 +106,10 @@ class _Simpler:
         return node.input[1] if always and self.facts.alike(node) else None
 
     def _from_bound(self, node: onnx.NodeProto) -> str | None:
-        """Values of which missing ones are the lower bound: one comparison is False for both."""
+        """A lower bound over values whose NaN is filled with that bound, as one Where.
+
+        Its comparison is False both for NaN and for values below the bound.
+        """
         chosen, bound = self._made_by.get(node.input[0]), self.facts.constants.get(node.input[1])
         if chosen is None or chosen.op_type != "Where" or bound is None or bound.size != 1:
             return None
@@ -122,7 +125,7 @@ class _Simpler:
         return self._add("Where", f"{name}/chosen", above, values, node.input[1])
 
     def _concat(self, node: onnx.NodeProto) -> str | None:
-        """Columns that were taken apart, or of which each was cast, as they were before."""
+        """A Concat of all outputs of one Split as the split matrix, and of equal casts as one cast."""
         parts: list[str] = []
         for block, run in groupby(node.input, self._block):
             columns = [*run]
@@ -148,7 +151,7 @@ class _Simpler:
         return None
 
     def _block(self, name: str) -> str | None:
-        """The block of columns of which a column was taken."""
+        """The block of columns from which a column was taken."""
         node = self._made_by.get(name)
         if node is None or node.op_type != "Split" or attributes(node).get("axis", 0) != 1:
             return None

@@ -1,5 +1,6 @@
 """Batches as numpy arrays are those of Keras, row for row, and need no TensorFlow."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -127,6 +128,20 @@ def test_other_columns_are_refused_as_keras_refuses_them(folder):
         ArrayLoader(folder, **COLUMNS, global_size=2)
     with pytest.raises(LoaderError, match="GPU that TensorFlow may use"):
         ArrayLoader(folder, **COLUMNS, device="gpu:7")
+
+
+def test_arguments_are_those_of_keras():
+    """But the device is the CPU by default, and only the first five have a place."""
+    keras = inspect.signature(KerasSequenceLoader).parameters
+    own = dict(inspect.signature(ArrayLoader).parameters)
+    assert keras.keys() - own.keys() == {"feature_columns", "engine", "sparse_as_dense"}
+    device = own.pop("device")
+    assert (device.default, keras["device"].default) == ("cpu", None)
+    for name, parameter in own.items():
+        twin = keras[name]
+        assert (parameter.default, parameter.annotation) == (twin.default, twin.annotation), name
+    placed = [name for name, p in own.items() if p.kind is not p.KEYWORD_ONLY]
+    assert placed == ["paths_or_dataset", "batch_size", "label_names", "cat_names", "cont_names"]
 
 
 def test_tensorflow_is_not_imported(folder):

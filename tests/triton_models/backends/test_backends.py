@@ -54,6 +54,14 @@ def test_onnxruntime_reads_external_data(client):
     assert answer["vector"].tolist() == [[[3996, 3997, 3998, 3999]], [[0, 1, 2, 3]]]
 
 
+@pytest.mark.parametrize("backend", ["onnxruntime", "tensorflow"])
+def test_a_boolean_is_true_whatever_byte_a_client_sends_for_it(client, backend):
+    """As in the numpy of the Python step. A library that takes the byte for a number answers 7."""
+    flags = np.array([[7], [1], [0], [255]], np.uint8).view(np.bool_)
+    answer = client(f"flags_{backend}").raw({"flag": flags})
+    assert answer["number"].tolist() == [[1], [1], [0], [1]]
+
+
 def send_together(client, rows):
     """Send one request for each row at once; each result is an answer or an error."""
     batched = client("batched")

@@ -113,7 +113,7 @@ def _of_bytes(raw: bytes) -> int:
 
 
 def _of_words(words: Array, starts: Array, lengths: Array) -> Array:
-    """The fingerprints of strings, those of one kind at once.
+    """The fingerprints of strings; strings whose lengths need the same formula are computed together.
 
     Args:
         words: the eight bytes from each position on.

@@ -274,12 +274,10 @@ class Methods(ABC):
 
 def vocabulary() -> str:
     """The operators and methods of a column, for error messages."""
-    methods = (
-        "cast, clip, fill_null, is_null, isin, abs, log, log1p, exp, sin, cos, tanh, sqrt, floor, "
-        "ceil, round, hash, hash_bucket, fingerprint64, fingerprint_cat64, list_length, list_slice, "
-        "list_pad"
-    )
+    # Verbs with a table are for operators that learn.
+    tables = {name for name, verb in VERBS.items() if verb.tables}
+    methods = [name for name in vars(Methods) if not name.startswith("_") and name not in tables]
     return (
         "A column supports + - * / // % ** == != < <= > >= & | ^ ~, where(condition, a, b) and: "
-        f"{methods}."
+        f"{', '.join(methods)}."
     )

@@ -97,7 +97,10 @@ def promote(verb: str, types: Sequence[Type]) -> str:
     for other in rest:
         if dtype != other.dtype:
             if "string" in (dtype, other.dtype):
-                raise ExpressionError(f"{verb} cannot mix {dtype} and {other.dtype}.")
+                raise ExpressionError(
+                    f"{verb} cannot mix {dtype} and {other.dtype}. "
+                    "Make numbers of strings with Categorify first."
+                )
             dtype = np.result_type(DTYPES[dtype].numpy, DTYPES[other.dtype].numpy).name
     return dtype_of(dtype).name
 

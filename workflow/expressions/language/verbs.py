@@ -193,7 +193,8 @@ def _clip(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     given = [bound for bound in (lower, upper) if bound is not None]
     if not given or not all(bound == bound for bound in given) or given[0] > given[-1]:  # noqa: PLR0124 - NaN
         raise ExpressionError(
-            f"clip needs a lower or an upper bound, in this order. Received: lower={lower!r}, upper={upper!r}."
+            "clip needs a lower or an upper bound, or both in this order. "
+            f"Received: lower={lower!r}, upper={upper!r}."
         )
     return types[0]
 
@@ -212,7 +213,7 @@ def _lookup(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     first, missing = parameters["first"], parameters["missing"]
     if not -(2**62) <= min(first, missing) <= max(first, missing) <= 2**62:
         raise ExpressionError(
-            f"lookup makes int64 positions. Received: first={first}, missing={missing}."
+            f"lookup needs first and missing from -2**62 to 2**62. Received: first={first}, missing={missing}."
         )
     return replace(types[0], dtype="int64")
 

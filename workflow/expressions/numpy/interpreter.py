@@ -105,7 +105,7 @@ class NumpyInterpreter:
 
 
 def _joint(group: Group, steps: Sequence[Step], functions: Mapping[int, Function]) -> Function:
-    """The function of all lanes: that of any, except for lookups, whose tables differ."""
+    """The function for all lanes: any lane's own, except for lookups, whose tables differ."""
     if steps[group.steps[0]].verb != "lookup":
         return functions[group.steps[0]]
     return lookup_lanes([steps[n] for n in group.steps], [functions[n] for n in group.steps])

@@ -22,7 +22,7 @@ Rows = Literal["unknown", "agree unless empty", "agree"]
 def _counted(
     graph: Graph, wires: Mapping[str, WireColumn], sources: Mapping[str, Tensor], axis: int
 ) -> list[str]:
-    """Tensors with the numbers of rows of all inputs, of which equal types are concatenated.
+    """Tensors with the number of rows of every input; inputs of equal type are concatenated first.
 
     Strings are not, since they would be copied one by one.
     """

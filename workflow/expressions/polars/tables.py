@@ -44,7 +44,11 @@ def lookup(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
 
 
 def _among_numbers(step: Step, values: Array) -> Array:
-    """The first thread that needs the table makes it, while others make those of other columns."""
+    """Positions of numbers among the keys.
+
+    The first thread that needs the keys' table makes it; other threads can make the tables of other
+    columns meanwhile.
+    """
     keys: Column = step.parameters["keys"]
     first, missing = step.parameters["first"], step.parameters["missing"]
     dtype = step.type.dtype

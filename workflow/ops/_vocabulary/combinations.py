@@ -65,7 +65,7 @@ class CombinedVocabulary(Vocabulary):
         return {**state, last: Column(state[last].array[order])}
 
     def expect_fit(self, given: pl.Series, columns: Schema) -> None:  # noqa: ARG002
-        """Refuse any: combinations are always learnt."""
+        """Refuse a given vocabulary, since combinations are always learnt."""
         require(
             False,
             f"A vocabulary of combinations is learnt. Received: vocabs={{{self.name!r}: ...}}.",

@@ -17,7 +17,7 @@ from serving.connection import http_messages
 from serving.connection.address import parse_address
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.grpc_connection import GrpcConnection
-from serving.connection.messages import infer_request, infer_response
+from serving.connection.grpc_messages import infer_request, infer_response
 from serving.connection.tensors import Place, WireTensor, encode_tensors, to_bytes
 
 SIZES = [0, 1, 15, 16, 2_047, 2_048, 300_000]  # Lengths of one byte to three, of 8 each.

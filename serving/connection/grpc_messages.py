@@ -1,8 +1,8 @@
-"""Requests and answers of inferences over gRPC, by protobuf's own classes.
+"""Requests and answers over gRPC, by protobuf's own classes.
 
-Parts that are equal in all requests of a model and shape are made once, and copied by protobuf. A request
-of one row took 489 µs of processor time so and 600 with tritonclient, both from tensors made in advance
-(`python -m benchmarks.client --pipelines criteo`, 2 cores at a load of 9, 2026-11-23).
+Parts of an inference that are equal in all requests of a model and shape are made once, and copied by
+protobuf. A request of one row took 489 µs of processor time so and 600 with tritonclient, both from tensors
+made in advance (`python -m benchmarks.client --pipelines criteo`, 2 cores at a load of 9, 2026-11-23).
 """
 
 from __future__ import annotations
@@ -43,17 +43,37 @@ def _without_contents(model: str, version: str, heads: tuple[_Head, ...]) -> Any
     return request
 
 
-def infer_response(response: Any) -> dict[str, Array]:
+def infer_response(answer: Any) -> dict[str, Array]:
     """The tensors of a `ModelInferResponse`.
 
     Raises:
         ClientError: an incomplete or inconsistent answer.
     """
     try:
-        pairs = zip(response.outputs, response.raw_output_contents, strict=True)
+        pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
         return {o.name: from_bytes(o.datatype, o.shape, data) for o, data in pairs}
     # gRPC for asyncio returns None in place of an invalid message.
     except (AttributeError, LookupError, ValueError) as error:
         raise ClientError(
-            "INTERNAL", f"Expected the answer of an inference. Received: {response!r:.200}."
+            "INTERNAL", f"Expected the answer of an inference. Received: {answer!r:.200}."
         ) from error
+
+
+def config_request(model: str, version: str) -> Any:
+    """A request for a model's config."""
+    return service_pb2.ModelConfigRequest(name=model, version=version)
+
+
+def config_response(answer: Any) -> Any:
+    """The `ModelConfig` of an answer."""
+    return answer.config
+
+
+def register_request(region: str, key: str, size: int) -> Any:
+    """A request to register a shared-memory region."""
+    return service_pb2.SystemSharedMemoryRegisterRequest(name=region, key=key, byte_size=size)
+
+
+def unregister_request(region: str) -> Any:
+    """A request to unregister a shared-memory region."""
+    return service_pb2.SystemSharedMemoryUnregisterRequest(name=region)

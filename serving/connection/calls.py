@@ -1,0 +1,124 @@
+"""The calls of a connection, the same over gRPC and HTTP, with and without asyncio."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from serving.connection.tensors import WireTensor
+from workflow.schema.column import Array
+
+
+class Messages(Protocol):
+    """The requests and answers of a protocol: the modules `grpc_messages` and `http_messages`."""
+
+    def infer_request(self, model: str, version: str, tensors: Sequence[WireTensor]) -> Any:
+        """A request for an inference."""
+
+    def infer_response(self, answer: Any) -> dict[str, Array]:
+        """The tensors of an answer."""
+
+    def config_request(self, model: str, version: str) -> Any:
+        """A request for a model's config."""
+
+    def config_response(self, answer: Any) -> Any:
+        """The `ModelConfig` of an answer."""
+
+    def register_request(self, region: str, key: str, size: int) -> Any:
+        """A request to register a shared-memory region."""
+
+    def unregister_request(self, region: str) -> Any:
+        """A request to unregister a shared-memory region."""
+
+
+class Connection(ABC):
+    """A connection to a server.
+
+    Attributes:
+        messages: the requests and answers of its protocol.
+    """
+
+    messages: Messages
+
+    def infer(
+        self, model: str, version: str, tensors: Sequence[WireTensor], timeout: float
+    ) -> dict[str, Array]:
+        """The outputs of a model.
+
+        Raises:
+            ClientError: no answer, or a refusal.
+        """
+        request = self.messages.infer_request(model, version, tensors)
+        return self.messages.infer_response(self._call(request, timeout))
+
+    def config(self, model: str, version: str, timeout: float) -> Any:
+        """A model's `ModelConfig`.
+
+        Raises:
+            ClientError: no answer, or no such model.
+        """
+        request = self.messages.config_request(model, version)
+        return self.messages.config_response(self._call(request, timeout))
+
+    def register(self, region: str, key: str, size: int, timeout: float) -> None:
+        """Register a shared-memory region with the server.
+
+        Raises:
+            ClientError: no answer, or the server does not allow shared memory.
+        """
+        self._call(self.messages.register_request(region, key, size), timeout)
+
+    def unregister(self, region: str, timeout: float) -> None:
+        """Unregister a shared-memory region.
+
+        Raises:
+            ClientError: no answer, or a refusal.
+        """
+        self._call(self.messages.unregister_request(region), timeout)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it. Further calls do nothing."""
+
+    @abstractmethod
+    def _call(self, request: Any, timeout: float) -> Any:
+        """The answer to a request."""
+
+
+class AsyncConnection(ABC):
+    """`Connection` for asyncio."""
+
+    messages: Messages
+
+    async def infer(
+        self,
+        model: str,
+        version: str,
+        tensors: Sequence[WireTensor],
+        timeout: float,  # noqa: ASYNC109 - over gRPC the deadline, which the server knows
+    ) -> dict[str, Array]:
+        """See `Connection.infer`."""
+        request = self.messages.infer_request(model, version, tensors)
+        return self.messages.infer_response(await self._call(request, timeout))
+
+    async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
+        """See `Connection.config`."""
+        request = self.messages.config_request(model, version)
+        return self.messages.config_response(await self._call(request, timeout))
+
+    async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
+        """See `Connection.register`."""
+        await self._call(self.messages.register_request(region, key, size), timeout)
+
+    async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
+        """See `Connection.unregister`."""
+        await self._call(self.messages.unregister_request(region), timeout)
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close it. Further calls do nothing."""
+
+    @abstractmethod
+    async def _call(self, request: Any, timeout: float) -> Any:  # noqa: ASYNC109
+        """The answer to a request."""
