@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, inliner
 from training.errors import TrainingError
 from training.network.onnx_session import open_session
 from workflow.errors import in_a_line
+from workflow.expressions.onnx import ROUNDING_OPTIMIZERS
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
 _HALF = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
@@ -26,7 +27,7 @@ class OnnxFile:
     Attributes:
         proto: the model, without functions; weights in other files are not read.
         folder: where the other files lie; None for a `ModelProto`.
-        session: runs the model as it was handed in.
+        session: runs the model as it was handed in, its numbers unrounded.
 
     Raises:
         TrainingError: it cannot be read, onnxruntime cannot run it, or it has parts that are not
@@ -90,7 +91,8 @@ class OnnxFile:
     def _session(self, model: Path | onnx.ModelProto, given: onnx.ModelProto) -> Any:
         try:
             return open_session(
-                model if isinstance(model, Path) else given.SerializeToString(deterministic=True)
+                model if isinstance(model, Path) else given.SerializeToString(deterministic=True),
+                ROUNDING_OPTIMIZERS,
             )
         except TrainingError:
             raise
