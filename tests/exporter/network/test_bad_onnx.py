@@ -296,6 +296,17 @@ def test_runtimes_of_tensorflow_are_refused(runtime, refused):
     )
 
 
+def test_a_sequence_of_tensors_is_no_zipmap(refused):
+    """As skl2onnx writes the probabilities of a MultiOutputClassifier."""
+    make = helper.make_node("SequenceConstruct", ["user", "user"], ["y"])
+    network = model_of([make], {"user": ["N", 1]}, {"y": None})
+    kind = helper.make_tensor_type_proto(TensorProto.FLOAT, ["N", 1])
+    network.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(kind))
+    text = refused(network)
+    refused_with(text, "'y' of the network as a tensor. Received: a sequence of tensors. .*del ")
+    assert "zipmap" not in text.lower()
+
+
 def test_an_encoder_whose_meaning_has_changed(refused):
     """One graph has one version of its operations; two have two."""
     refused_with(
