@@ -118,7 +118,7 @@ def _expect_rows_alone(plan: Plan, offline: Offline, served: Tensors) -> None:
             f"The network answers the {shown} differently alone and beside other rows, so that an answer "
             "depends on the rows that a client sends together. If that is not meant, export the network "
             "in evaluation mode, as PyTorch's model.eval().",
-            stacklevel=2,
+            stacklevel=6,  # where the export was called
         )
         return
 
