@@ -255,5 +255,5 @@ def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
     if reason := inexact(made, want):
         raise ExportError(
             f"Column {made.name!r} {reason}. Received: an input of the network of {want.name}. "
-            "Change the workflow or the keras.Input, so that they agree."
+            "Change the workflow or the network's input, so that they agree."
         )

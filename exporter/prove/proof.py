@@ -6,7 +6,8 @@ requests, joined. The answers are compared with those of the workflow and the ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
     asked = [*_asked(plan, written, offline.golden)]
     met = [_compare(plan, answers, offline, how, made) for how, made in asked]
     served = _joined(offline, dict(asked)[_ALONE])
+    _expect_rows_alone(plan, offline, served)
     return Proof(
         offline.golden.names,
         tuple(how for how, _ in asked),
@@ -88,6 +90,48 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         max(met, default=0.0),
         tuple(_golden(answers, offline, served)),
         nan=tuple(nan_columns(offline.features.filter(offline.nan))),
+    )
+
+
+def _expect_rows_alone(plan: Plan, offline: Offline, served: Tensors) -> None:
+    """Check that a row's answer does not depend on the other rows of its request.
+
+    Served answers to each row alone equal those of this process. Of floats alone: rounding, which depends on
+    the number of rows, may decide between integers.
+
+    Raises:
+        ExportError: it does, and the server joins requests.
+    """
+    floats = [name for name, array in served.items() if array.dtype.kind == "f"]
+    for row, name in enumerate(offline.golden.names):
+        if offline.nan[row] or not _differs(offline, served, row, floats):
+            continue
+        shown = f"golden row {offline.golden.row(name)} ({name})"
+        if joined := plan.published.max_batch_size:
+            raise ExportError(
+                "Expected a network that answers each row of a request by itself, since with "
+                f"max_batch_size={joined} the server joins requests of different clients. Received: one "
+                f"answer to the {shown} alone, and another one beside other rows. Export the network in "
+                "evaluation mode, as PyTorch's model.eval(), or with max_batch_size=0."
+            )
+        warnings.warn(
+            f"The network answers the {shown} differently alone and beside other rows, so that an answer "
+            "depends on the rows that a client sends together. If that is not meant, export the network "
+            "in evaluation mode, as PyTorch's model.eval().",
+            stacklevel=6,  # where the export was called
+        )
+        return
+
+
+def _differs(offline: Offline, served: Tensors, row: int, names: Iterable[str]) -> bool:
+    """Whether served answers to a row alone are not those to all rows together."""
+    return any(
+        bool(
+            (
+                distances(offline.predictions[n][[row]], served[n][[row]]) > offline.allowed[n][row]
+            ).any()
+        )
+        for n in names
     )
 
 
@@ -100,7 +144,7 @@ def _golden(answers: OfflineAnswers, offline: Offline, served: Tensors) -> Itera
             for arrays in (offline.predictions, offline.allowed)
         )
         # A network may use other rows of its batch.
-        if any((distances(expected[n], served[n][[row]]) > allowed[n]).any() for n in expected):
+        if _differs(offline, served, row, expected):
             expected = answers.predict(offline.features[row])
         if offline.nan[row]:  # another processor may make another number of it
             allowed = {output: np.full_like(each, np.inf) for output, each in allowed.items()}

@@ -7,7 +7,7 @@ import gzip
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ import tensorflow as tf
 
 from loader.errors import LoaderError
 from loader.options import check_counts
-from loader.tfrecords.examples import FeatureError, Parser, RecordFeature, described, inferred
+from loader.tfrecords.examples import (
+    FeatureError,
+    Parser,
+    RecordFeature,
+    described,
+    example_of,
+    inferred,
+)
 from workflow.data.object_stores import expect_local
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
@@ -115,19 +122,27 @@ class _Shard:
     Args:
         path: the file.
         compression: as TensorFlow names it; None to find out.
+
+    Attributes:
+        path: the file.
     """
 
     def __init__(self, path: Path, compression: str | None) -> None:
-        self._path = path
+        self.path = path
         if compression is None:
             with path.open("rb") as file:
                 compression = "GZIP" if file.read(3) == _GZIP else ""
         self._compression = compression
 
-    def first(self, count: int) -> Iterator[bytes]:
+    def first(self, count: int) -> Iterator[tf.train.Example]:
         """The first records."""
         for batch in self._batches(count):
-            yield from batch.numpy().tolist()
+            for number, record in enumerate(batch.numpy().tolist()):
+                try:
+                    example = example_of(record)
+                except FeatureError as error:
+                    raise LoaderError(f"{self.path}, record {number}: {error}") from None
+                yield example
             return
 
     def convert(self, parser: Parser, sink: ParquetSink, folder: Path) -> list[Path]:
@@ -154,9 +169,9 @@ class _Shard:
 
     def _facts(self, parser: Parser, sink: ParquetSink) -> list[Any]:
         """The facts that determine the parquet files of a conversion."""
-        state = self._path.stat()
+        state = self.path.stat()
         features = {name: repr(feature) for name, feature in parser.features.items()}
-        identity = [str(self._path.resolve()), state.st_size, state.st_mtime_ns]
+        identity = [str(self.path.resolve()), state.st_size, state.st_mtime_ns]
         return [*identity, self._compression, sink.rows_per_file, features, parser.is_complete]
 
     def _frames(self, parser: Parser) -> Iterator[pl.DataFrame]:
@@ -167,22 +182,22 @@ class _Shard:
                 yield parser.parse(batch)
             except FeatureError:
                 number, error = _first_misfit(parser, batch)
-                raise LoaderError(f"{self._path}, record {record + number}: {error}") from None
+                raise LoaderError(f"{self.path}, record {record + number}: {error}") from None
             record += len(batch)
 
     def _batches(self, size: int = _BATCH) -> Iterator[tf.Tensor]:
-        records = tf.data.TFRecordDataset(str(self._path), self._compression)
+        records = tf.data.TFRecordDataset(str(self.path), self._compression)
         nbytes = 0
         try:
             for batch in records.batch(size).prefetch(1):
                 # Each record has its length and two checksums beside it.
                 nbytes += int(tf.reduce_sum(tf.strings.length(batch))) + 16 * len(batch)
                 yield batch
-            _expect_end(self._path, self._compression, nbytes)
+            _expect_end(self.path, self._compression, nbytes)
         except (tf.errors.DataLossError, tf.errors.OutOfRangeError, EOFError, zlib.error) as error:
             received = str(getattr(error, "message", error)).splitlines()[0].strip()
             raise LoaderError(
-                f"Expected {self._path} as whole TFRecords, "
+                f"Expected {self.path} as whole TFRecords, "
                 f"{self._compression or 'not compressed'}. Received: {received}. Copy the file "
                 "again, or pass its compression_type."
             ) from None
@@ -203,7 +218,9 @@ def _first_misfit(parser: Parser, records: tf.Tensor) -> tuple[int, FeatureError
 
 
 def _expect_end(path: Path, compression: str, nbytes: int) -> None:
-    """Check that a compressed stream ends as it should, which TensorFlow does not.
+    """Check that a file ends as it should.
+
+    TensorFlow takes part of a record's length as the end, and of a compressed stream any part.
 
     Args:
         path: the file.
@@ -215,6 +232,8 @@ def _expect_end(path: Path, compression: str, nbytes: int) -> None:
         zlib.error: it is damaged.
     """
     if not compression:
+        if nbytes != path.stat().st_size:
+            raise EOFError(f"part of a record's length at {nbytes}")
         return
     with path.open("rb") as file:
         if compression == "GZIP":
@@ -244,8 +263,12 @@ def _done(folder: Path, facts: list[Any]) -> list[Path] | None:
 
 def _inferred(shards: Sequence[_Shard]) -> dict[str, RecordFeature]:
     count = max(_SAMPLE // len(shards), _SAMPLE_OF_SHARD)
-    records: Iterable[bytes] = (record for shard in shards for record in shard.first(count))
-    return inferred(records)
+    records = (record for shard in shards for record in shard.first(count))
+    try:
+        return inferred(records)
+    except FeatureError as error:
+        others = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
+        raise LoaderError(f"The first records of {shards[0].path}{others}: {error}") from None
 
 
 def _schema(features: Mapping[str, RecordFeature]) -> Schema:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from loader.errors import LoaderError
 
@@ -85,21 +86,36 @@ def _described(name: str, spec: Any) -> RecordFeature:
     return RecordFeature(dtype, width, tuple(values.tolist()))
 
 
-def inferred(records: Iterable[bytes]) -> dict[str, RecordFeature]:
+def example_of(record: bytes) -> tf.train.Example:
+    """A record as a message.
+
+    Raises:
+        FeatureError: it is another message, or none.
+    """
+    expected = "Expected records of tf.train.Example. Received"
+    try:
+        # It has the features of an Example as its context.
+        lists = tf.train.SequenceExample.FromString(record).feature_lists.feature_list
+        example = tf.train.Example.FromString(record)
+    except DecodeError:
+        raise FeatureError(f"{expected}: {len(record)} other bytes.") from None
+    if lists:
+        raise FeatureError(
+            f"{expected}: a tf.train.SequenceExample. Write its lists as features of an Example first."
+        )
+    return example
+
+
+def inferred(records: Iterable[tf.train.Example]) -> dict[str, RecordFeature]:
     """Features as found in some records: a scalar where each record has at most one value.
 
     Raises:
-        FeatureError: no features, a feature of two types, or records of another message.
+        FeatureError: no features, or a feature of two types.
     """
     kinds: dict[str, set[str]] = defaultdict(set)
     widest: dict[str, int] = defaultdict(int)
     for record in records:
-        if tf.train.SequenceExample.FromString(record).feature_lists.feature_list:
-            raise FeatureError(
-                "Expected records of tf.train.Example. Received: a tf.train.SequenceExample. "
-                "Write its lists as features of an Example first."
-            )
-        for name, feature in tf.train.Example.FromString(record).features.feature.items():
+        for name, feature in record.features.feature.items():
             if count := _count(feature):
                 kinds[name].add(feature.WhichOneof("kind"))
                 widest[name] = max(widest[name], count)

@@ -7,13 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import TensorProto, helper, inliner
+from onnx import TensorProto, helper, inliner, numpy_helper
 
 from training.errors import TrainingError
 from training.network.onnx_session import open_session
 from workflow.errors import in_a_line
+from workflow.expressions.onnx import ROUNDING_OPTIMIZERS
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
+_RANDOM = {
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+}
 _HALF = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
 
 
@@ -26,7 +35,7 @@ class OnnxFile:
     Attributes:
         proto: the model, without functions; weights in other files are not read.
         folder: where the other files lie; None for a `ModelProto`.
-        session: runs the model as it was handed in.
+        session: runs the model as it was handed in, its numbers unrounded.
 
     Raises:
         TrainingError: it cannot be read, onnxruntime cannot run it, or it has parts that are not
@@ -90,7 +99,8 @@ class OnnxFile:
     def _session(self, model: Path | onnx.ModelProto, given: onnx.ModelProto) -> Any:
         try:
             return open_session(
-                model if isinstance(model, Path) else given.SerializeToString(deterministic=True)
+                model if isinstance(model, Path) else given.SerializeToString(deterministic=True),
+                ROUNDING_OPTIMIZERS,
             )
         except TrainingError:
             raise
@@ -116,8 +126,14 @@ class OnnxFile:
                 )
 
     def _expect_plain(self, graph: onnx.GraphProto) -> None:
-        """Refuse operations whose results have shapes that depend on values, and sparse weights."""
+        """Refuse results of random numbers, or of shapes that depend on values, and sparse weights."""
         for node in graph.node:
+            if node.domain in ("", "ai.onnx") and _is_random(node, graph):
+                raise TrainingError(
+                    "Expected a network that gives a row always the same answer. Received: "
+                    f"{node.op_type} {node.name!r} in {self._where}. Export it in evaluation mode, as "
+                    "PyTorch's model.eval()."
+                )
             if node.op_type in _CONTROL_FLOW and node.domain in ("", "ai.onnx"):
                 raise TrainingError(
                     "Expected a network without control flow, whose operations are the same for "
@@ -129,6 +145,15 @@ class OnnxFile:
                 "Expected a network of dense weights. Received: the sparse "
                 f"{graph.sparse_initializer[0].values.name!r} in {self._where}."
             )
+
+
+def _is_random(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
+    """Whether an operation draws numbers: also a dropout, unless its third operand is missing or False."""
+    if node.op_type != "Dropout":
+        return node.op_type in _RANDOM
+    training = [name for name in node.input[2:] if name]
+    given = (t for t in graph.initializer if t.name in training)
+    return training != [] and next((bool(numpy_helper.to_array(t)) for t in given), True)
 
 
 def _other_files(graph: onnx.GraphProto) -> Iterator[str]:

@@ -258,11 +258,20 @@ def _input(info: onnx.ValueInfoProto) -> TensorSpec:
 def _expect_output(info: onnx.ValueInfoProto) -> None:
     kind = info.type.WhichOneof("value")
     if kind not in ("tensor_type", None):
+        element = info.type.sequence_type.elem_type.WhichOneof("value")
+        if element == "map_type":
+            received = "a sequence of dictionaries"
+            remedy = (
+                "Convert it without ZipMap: skl2onnx.to_onnx(..., options={'zipmap': False}), "
+                "onnxmltools.convert_lightgbm(..., zipmap=False)."
+            )
+        else:
+            received = "a sequence of tensors" if element else kind
+            remedy = (
+                "Join it by Concat in the network, or leave it out: del network.graph.output[...]."
+            )
         raise TrainingError(
-            f"Expected the output {info.name!r} of the network as a tensor. Received: "
-            f"{'a sequence of dictionaries' if kind == 'sequence_type' else kind}. Convert it without "
-            "ZipMap: skl2onnx.to_onnx(..., options={'zipmap': False}), "
-            "onnxmltools.convert_lightgbm(..., zipmap=False)."
+            f"Expected the output {info.name!r} of the network as a tensor. Received: {received}. {remedy}"
         )
     check_name("output", info.name)
 

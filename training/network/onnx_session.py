@@ -14,8 +14,12 @@ from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 
 
-def open_session(model: Path | bytes) -> Any:
+def open_session(model: Path | bytes, without: Sequence[str] = ()) -> Any:
     """A session of an ONNX file, or of the bytes of one.
+
+    Args:
+        model: the file, or its bytes.
+        without: names of onnxruntime's optimizers that are not to simplify it.
 
     Raises:
         TrainingError: onnxruntime is not installed.
@@ -37,6 +41,7 @@ def open_session(model: Path | bytes) -> Any:
         model if isinstance(model, bytes) else str(model),
         options,
         providers=["CPUExecutionProvider"],
+        disabled_optimizers=[*without],
     )
 
 

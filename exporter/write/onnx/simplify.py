@@ -17,11 +17,17 @@ from onnx import TensorProto, helper, numpy_helper
 
 from exporter.write.onnx.facts import Facts, attributes, fits
 from exporter.write.onnx.model import OnnxModel, prune, taken_inside
+from workflow.expressions.onnx import keep_float64
 
 
 def simplify(model: OnnxModel) -> OnnxModel:
-    """An equal model with fewer operations, with the same inputs and outputs."""
-    return _with_offsets(_Simpler(model).model())
+    """An equal model with fewer operations, with the same inputs and outputs.
+
+    Where onnxruntime would round numbers of float64, it has more.
+    """
+    simpler = _with_offsets(_Simpler(model).model())
+    keep_float64(simpler.proto.graph)
+    return simpler
 
 
 def rows_agree(model: OnnxModel) -> bool:

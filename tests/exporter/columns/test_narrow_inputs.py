@@ -118,9 +118,7 @@ def stated(low: int, high: int) -> Workflow:
     ],
 )
 def test_ids_that_the_network_cannot_tell_apart_are_refused(low, high, dtype):
-    message = (
-        f"'age' has values from {low} to {high}, which {dtype} does not hold exactly.*keras.Input"
-    )
+    message = f"'age' has values from {low} to {high}, which {dtype} does not hold exactly.*the network's input"
     with pytest.raises(ExportError, match=message):
         features_of(stated(low, high), age=dtype)
     assert features_of(stated(low, high), age="int64").outputs[0].dtype == "int64"

@@ -102,7 +102,26 @@ def half(dtype):
     return model_of([cast], X, Y, dtype=dtype, y=TensorProto.FLOAT)
 
 
+def in_training(node, *constants):
+    """A network as PyTorch exports it in training mode."""
+    tensors = [numpy_helper.from_array(np.array(v), n) for n, v in constants]
+    return model_of([node, helper.make_node("Neg", ["x"], ["y"])], X, Y, tensors)
+
+
+RATIO = ("ratio", np.float32(0.5))
 NETWORKS = {
+    "dropout": (
+        lambda: in_training(
+            helper.make_node("Dropout", ["price", "ratio", "on"], ["x"], "/drop"),
+            RATIO,
+            ("on", True),
+        ),
+        r"always the same answer.* Received: Dropout '/drop' in the ModelProto\. .*evaluation mode",
+    ),
+    "noise": (
+        lambda: in_training(helper.make_node("RandomNormalLike", ["price"], ["x"])),
+        "always the same answer.* Received: RandomNormalLike",
+    ),
     "any rank": (lambda: model_of(COPY, {"price": None}, Y), "'price' .*Received: any shape"),
     "three dimensions": (
         lambda: model_of(COPY, {"price": ["N", 1, 4]}, {"y": None}),
@@ -294,6 +313,25 @@ def test_runtimes_of_tensorflow_are_refused(runtime, refused):
         refused(named(), runtime=runtime),
         f"Expected runtime among onnx, fused_onnx, .* Received: '{runtime}'",
     )
+
+
+def test_a_dropout_that_is_off(workflow, tmp_path):
+    """With or without the operand that says so."""
+    for n, more in enumerate(([], ["ratio", "off"])):
+        node = helper.make_node("Dropout", ["price", *more], ["x"])
+        network = in_training(node, RATIO, ("off", False))
+        export_ensemble(network, workflow, f"clicks_{n}", tmp_path / "models", ["clicked"])
+
+
+def test_a_sequence_of_tensors_is_no_zipmap(refused):
+    """As skl2onnx writes the probabilities of a MultiOutputClassifier."""
+    make = helper.make_node("SequenceConstruct", ["user", "user"], ["y"])
+    network = model_of([make], {"user": ["N", 1]}, {"y": None})
+    kind = helper.make_tensor_type_proto(TensorProto.FLOAT, ["N", 1])
+    network.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(kind))
+    text = refused(network)
+    refused_with(text, "'y' of the network as a tensor. Received: a sequence of tensors. .*del ")
+    assert "zipmap" not in text.lower()
 
 
 def test_an_encoder_whose_meaning_has_changed(refused):

@@ -16,6 +16,7 @@ from exporter import ExportError, ServingOptions, export_ensemble
 from exporter.command_line.app import make_app
 from exporter.write.onnx import model as onnx_model
 from serving import EnsembleClient, TritonServer, check_parity
+from training.network.onnx_network import OnnxModelFile
 from workflow import Workflow, ops
 
 ROWS = pl.DataFrame(
@@ -248,6 +249,98 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
     report = export(path, runtime="fused_onnx", golden_rows={"hour": [3]})
     tables = report.paths["clicks"] / "tables.data"
     assert tables.stat().st_size == table.nbytes
+
+
+def of_float64(constants, *nodes):
+    """A network of the size of a float64 `price`, to which operations are applied."""
+    nodes = [
+        helper.make_node("Abs", ["price"], ["size"]),
+        *nodes,
+        helper.make_node("Neg", [nodes[-1].output[0]], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(np.array(v), name) for name, v in constants.items()]
+    shapes = {"price": ["N", 1]}, {"y": ["N", 1]}
+    return model_of(nodes, *shapes, tensors, dtype=TensorProto.DOUBLE)
+
+
+SLIGHTLY = 1 + 4e-8
+# By the operations of a network: what they make of a size.
+NUMBERS_OF_FLOAT64 = {
+    "product": (
+        of_float64({"c": [SLIGHTLY]}, helper.make_node("Mul", ["size", "c"], ["a"])),
+        lambda size: size * SLIGHTLY,
+    ),
+    "quotient": (
+        of_float64({"c": SLIGHTLY}, helper.make_node("Div", ["size", "c"], ["a"])),
+        lambda size: size / SLIGHTLY,
+    ),
+    "logarithm": (
+        of_float64(
+            {"c": [[1e-300]]},
+            helper.make_node("Add", ["c", "size"], ["sum"]),
+            helper.make_node("Log", ["sum"], ["a"]),
+        ),
+        lambda size: np.log(size + 1e-300),
+    ),
+    "constant": (
+        of_float64(
+            {},
+            helper.make_node(
+                "Constant", [], ["c"], value=numpy_helper.from_array(np.array([SLIGHTLY]))
+            ),
+            helper.make_node("Mul", ["size", "c"], ["a"]),
+        ),
+        lambda size: size * SLIGHTLY,
+    ),
+    "computed": (
+        of_float64(
+            {"one": [1.0], "few": [4e-8]},
+            helper.make_node("Add", ["one", "few"], ["c"]),
+            helper.make_node("Mul", ["size", "c"], ["a"]),
+        ),
+        lambda size: size * SLIGHTLY,
+    ),
+    "scaled": (
+        of_float64(
+            {"weight": [[3.0]], "c": [0.1]},
+            helper.make_node("MatMul", ["size", "weight"], ["product"]),
+            helper.make_node("Mul", ["product", "c"], ["a"]),
+        ),
+        lambda size: size * 3.0 * 0.1,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def prices():
+    """A workflow of prices as they are."""
+    return Workflow((["price"] >> ops.FillMissing(0.0)) + ["clicked"]).fit(ROWS)
+
+
+def test_numbers_of_float64_stay_float64(prices, tmp_path):
+    """onnxruntime compares them with 0 and 1 as float32, and scales products by a float32."""
+    cases = {f"{n}_{r}": (n, r) for n in NUMBERS_OF_FLOAT64 for r in ("onnx", "fused_onnx")}
+    for name, (which, runtime) in cases.items():
+        serving = ServingOptions(runtime=runtime)
+        network = NUMBERS_OF_FLOAT64[which][0]
+        export_ensemble(network, prices, name, tmp_path, ["clicked"], serving=serving)
+    rows = ROWS.with_columns(price=pl.Series([1e-9, 0.0, 3.5, -2.0, 1e6]))
+    with TritonServer(tmp_path) as server:
+        for name, (which, _) in cases.items():
+            network, function = NUMBERS_OF_FLOAT64[which]
+            with EnsembleClient(server.grpc_url, name) as client:
+                served = client.predict(rows.drop("clicked"))
+                assert check_parity(client, prices, network, rows).passed
+            expected = -function(np.abs(rows["price"].to_numpy()))
+            np.testing.assert_allclose(served["y"], expected, rtol=1e-15, atol=0, err_msg=name)
+
+
+def test_the_offline_answer_of_float64_is_float64():
+    """Parity compares with it."""
+    for network, function in NUMBERS_OF_FLOAT64.values():
+        price = np.array([[1e-9], [0.0], [3.5]])
+        answer = OnnxModelFile(network).predict_on_batch({"price": price})
+        np.testing.assert_allclose(answer["y"], -function(price), rtol=1e-15, atol=0)
 
 
 def test_functions_of_the_network_are_written_out(export):

@@ -54,9 +54,10 @@ def test_each_row_has_the_networks_answer(runtime, export, workflow, model):
 
 
 def test_a_network_that_uses_its_batch_is_kept_as_it_answers_each_row_alone(export):
-    report = export(
-        user_networks.softmax_over_the_batch(), user_networks.make_workflow(), labels=[]
-    )
+    with pytest.warns(UserWarning, match="depends on the rows that a client sends together"):
+        report = export(
+            user_networks.softmax_over_the_batch(), user_networks.make_workflow(), labels=[]
+        )
     # A row that is alone in its batch has the whole probability.
     answers = [
         answer.tolist()

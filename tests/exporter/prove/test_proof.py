@@ -50,7 +50,6 @@ NETWORKS = {
     "bfloat16": "(models that load|bfloat16)",
     "many_outputs": None,
     "best_of_three": "Bitcast",
-    "softmax_over_the_batch": None,
     "top_of_a_list": None,
     "cumulated": None,
     "checked_by_itself": None,
@@ -95,6 +94,20 @@ def test_onnx_answers_a_network_or_says_who_does(name, export_network, tmp_path)
     with pytest.raises(ExportError, match=rf"(?s){reason}.*{USABLE}"):
         export_network(name, runtime, max_batch_size=16)
     assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_network_that_uses_the_other_rows_of_its_batch(runtime, export_network, tmp_path):
+    """Joined requests are those of different clients."""
+    with pytest.raises(
+        ExportError, match=r"max_batch_size=16 .*golden row .* alone, and another.*max_batch_size=0"
+    ):
+        export_network("softmax_over_the_batch", runtime, max_batch_size=16)
+    assert not (tmp_path / "models").exists()
+    with pytest.warns(
+        UserWarning, match="differently alone and beside other rows.*evaluation mode"
+    ):
+        export_network("softmax_over_the_batch", runtime)
 
 
 @pytest.mark.parametrize(("runtime", "batch"), [("onnx", 0), ("fused_onnx", 16)])

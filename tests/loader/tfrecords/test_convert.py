@@ -195,6 +195,18 @@ def test_a_truncated_file_is_refused(tmp_path, target, compression, cut):
         convert_tfrecords_to_parquet(path, target, compression_type=compression)
 
 
+@pytest.mark.parametrize("described", [False, True])
+def test_a_file_that_ends_between_a_records_length_and_its_content(tmp_path, target, described):
+    """TensorFlow takes less than the 12 bytes of a record's length as the end of the file."""
+    path = write(tmp_path / "a", [example(user=1)])
+    end = path.stat().st_size
+    write(path, [example(user=1), example(user=2)])
+    os.truncate(path, end + 11)
+    features = {"user": tf.io.FixedLenFeature([], tf.int64)} if described else None
+    with pytest.raises(LoaderError, match=f"{path}.*Copy the file again"):
+        convert_tfrecords_to_parquet(path, target, features)
+
+
 def test_a_file_of_several_gzip_parts_is_read(tmp_path, target):
     parts = [write(tmp_path / n, map(record, rows(*r)), "GZIP") for n, r in PARTS.items()]
     both = tmp_path / "both"
@@ -225,7 +237,11 @@ def test_a_changed_byte_is_refused(tmp_path, target):
             lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, 3)}},
             "'a' as Sparse",
         ),
-        (lambda f: {"filenames": write(f / "b", [example()])}, "none that has any"),
+        (lambda f: {"filenames": write(f / "b", [example()])}, "b: .*none that has any"),
+        (
+            lambda f: {"filenames": write(f / "b", [example(a=1), b"hello world"])},
+            r"b, record 1: Expected records of tf\.train\.Example\. Received: 11 other bytes",
+        ),
         (
             lambda f: {"filenames": write(f / "b", [example(a=1), example(a=1.0)])},
             "'a' as float_list and",
@@ -245,7 +261,7 @@ def test_a_changed_byte_is_refused(tmp_path, target):
                     ],
                 )
             },
-            "SequenceExample",
+            "b, record 0: .*SequenceExample",
         ),
     ],
 )

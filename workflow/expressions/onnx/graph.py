@@ -7,7 +7,6 @@ float32, float64 and string. It has its own dtype at the graph's inputs and outp
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +17,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from workflow.expressions.onnx.float64 import keep_float64
 from workflow.schema.column import Array, Strings
 from workflow.schema.dtypes import DTYPES, SchemaError
 
 OPSET, ML_OPSET, IR_VERSION = 18, 4, 9
 _ML_DOMAIN = "ai.onnx.ml"
-_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
 
 
 @dataclass(frozen=True)
@@ -114,15 +113,6 @@ class Graph:
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Apply an operator; returns the name of its output."""
-        if operator in _NEUTRAL:
-            # onnxruntime's NoopElimination would leave out a multiplication by 1 + 1e-10, since it compares
-            # a constant of one float64 as a float32; not one of all rows.
-            inputs = tuple(
-                self.add("Expand", one, self.add("Shape", other))
-                if self._is_nearly(_NEUTRAL[operator], one)
-                else one
-                for one, other in zip(inputs, reversed(inputs), strict=True)
-            )
         key = (operator, inputs, tuple(attributes.items()))
         plain = all(isinstance(value, int | str) for value in attributes.values())
         if plain and key in self._known:
@@ -135,15 +125,6 @@ class Graph:
         if plain:
             self._known[key] = output
         return output
-
-    def _is_nearly(self, neutral: float, name: str) -> bool:
-        """Whether a tensor is one float64 that equals a number as a float32 alone."""
-        table = self._tables.get(name)
-        if table is None or table.data_type != TensorProto.DOUBLE or math.prod(table.dims) != 1:
-            return False
-        value = numpy_helper.to_array(table).item()
-        with np.errstate(over="ignore"):
-            return bool(value != neutral and np.float32(value) == neutral)
 
     def concat(self, columns: Sequence[str]) -> str:
         """Columns side by side; single values of equal type become one constant."""
@@ -248,6 +229,7 @@ class Graph:
                 nodes.append(node)
         tables = [tensor for key, tensor in self._tables.items() if key in wanted]
         graph = helper.make_graph(nodes[::-1], name, self.inputs, self.outputs, tables)
+        keep_float64(graph)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML_DOMAIN, ML_OPSET)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
