@@ -13,7 +13,7 @@ import typer
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Index, Items, K, Search, with_items
-from exporter.command_line.places import Html, NoHtml, page_place
+from exporter.command_line.places import Html, NoHtml, page_place, write_text
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, NullValue, StorageOption, answer, pairs, with_nulls
 from exporter.plan.runtime import AUTO, RUNTIMES
@@ -123,7 +123,7 @@ def export(
         storage_options=connection if stored else None,
     )
     if page is not None:
-        page.write_text(report.to_html(), encoding="utf-8")
+        write_text(page, report.to_html())
     answer(
         as_json,
         str(report),

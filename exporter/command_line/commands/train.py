@@ -162,9 +162,9 @@ def train(
 
     from loader import KerasSequenceLoader  # noqa: PLC0415
     from training import train as fit_model  # noqa: PLC0415
-    from training.errors import unwritable  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
     from workflow.files.durable import replacing  # noqa: PLC0415
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
     fitted = Workflow.load(workflow)
     chosen = make_optimizer(optimizer, learning_rate)
@@ -223,11 +223,8 @@ def train(
         validate_ids=validate_ids,
         verbose=not as_json,
     )
-    try:
-        with replacing(output, output.suffix) as draft:
-            network.save(draft)
-    except OSError as error:
-        raise unwritable(output, error) from error
+    with write_errors(output), replacing(output, output.suffix) as draft:
+        network.save(draft)
     answer(
         as_json,
         f"{report}\n{output}: the network",

@@ -290,6 +290,23 @@ def test_it_runs_as_a_module(module):
     assert done.stdout == f"parquet-to-triton {version('parquet-to-triton')}\n"
 
 
+def test_progress_is_one_line_of_a_log():
+    """absl, which TensorFlow imports, has a handler of all logs."""
+    code = """
+import logging, sys
+from exporter.command_line import main
+logging.basicConfig(level="INFO")
+sys.argv = ["ensemble", "--version"]
+try:
+    main()
+except SystemExit:
+    logging.getLogger("workflow.progress").info("fit 50%")
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split(" ", 2)[2] for line in done.stderr.splitlines()] == ["fit 50%"]
+
+
 METRICS = """nvt_input_values_total{model="shop",version="1",column="age"} 60000
 nvt_input_nulls_total{model="shop",version="1",column="age"} 40000
 nvt_training_null_ratio{model="shop",version="1",column="age"} 0.1

@@ -336,6 +336,13 @@ def test_lists_of_times_as_text_are_to_be_parsed():
     assert hours == [[10, 23], [], None]
 
 
+def test_a_page_has_the_colours_that_its_reader_prefers():
+    page = inspect_dataset({"a": [1, 2]}).to_page()
+    assert page.startswith("<!doctype html>")
+    assert "prefers-color-scheme: dark" in page
+    assert 'name="viewport"' in page
+
+
 @pytest.mark.parametrize("values", [[True, None, False], [True, None], [[True, None], [], [False]]])
 def test_booleans_with_null_are_to_be_cast(values):
     """The advice works: a request holds the null of what it casts, and it has the same id."""
