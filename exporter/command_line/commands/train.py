@@ -53,6 +53,13 @@ def train(
     dropout: Annotated[
         float | None, typer.Option(min=0.0, max=0.99, help="Share of dense outputs to drop.")
     ] = None,
+    model_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Another argument of the --model, such as cross_layers=3 of dcn; may be repeated.",
+        ),
+    ] = None,
     query: Annotated[
         list[str] | None, typer.Option(help="A column of two_tower's first tower; again for more.")
     ] = None,
@@ -108,6 +115,9 @@ def train(
     on_bad_files: Annotated[
         str, typer.Option(help="raise, or skip to pass over data that cannot be read.")
     ] = "raise",
+    decode_timeout: Annotated[
+        float, typer.Option(help="Seconds that a GPU may be busy with one read.")
+    ] = 10.0,
     device: Annotated[
         str | None, typer.Option(help="Where rows are decoded: cpu, gpu:0; by default a GPU.")
     ] = None,
@@ -177,7 +187,7 @@ def train(
         )
     described = NetworkOptions(
         *(model, hidden, embedding_dim, dropout, query, softmax),
-        *(catalogue, temperature, sequence, target),
+        *(catalogue, temperature, sequence, target, model_option),
     )
     own_loss = make_loss(loss, softmax)
     network = described.make(fitted, labels)
@@ -199,6 +209,7 @@ def train(
             buffer_size=buffer_size,
             parts_per_chunk=parts_per_chunk,
             drop_last=drop_last and paths is data,
+            decode_timeout=decode_timeout,
             device=device,
             storage_options=connection,
             **further,
