@@ -77,7 +77,7 @@ def whole_range(dtype: str, *, nullable: bool = False) -> tuple[int, int]:
 
 
 def conversion(column: WireColumn, time: str = "") -> str:
-    """How to convert values of another type than the column's, for the message.
+    """Advice to convert values of another type than the column's, for the message.
 
     Args:
         column: the expected column, not of times.
