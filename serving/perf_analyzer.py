@@ -16,6 +16,7 @@ from serving.client import EnsembleClient
 from serving.connection.tensors import to_bytes
 from serving.errors import ColumnError
 from serving.exchange import to_requests
+from workflow.files.write_errors import write_errors
 from workflow.schema.column import Array
 
 
@@ -52,6 +53,7 @@ def write_perf_analyzer_input(
 
     Raises:
         ClientError: the data does not fit or has no rows, or the server refused.
+        WorkflowError: the file cannot be written.
 
     Example:
         >>> write_perf_analyzer_input(
@@ -72,7 +74,8 @@ def write_perf_analyzer_input(
     ):
         answers = [client.raw(request) for request in requests]
         document["validation_data"] = [_described(tensors, skipped) for tensors in answers]
-    Path(path).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    with write_errors(path):
+        Path(path).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
     return len(requests)
 
 

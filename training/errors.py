@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from workflow.errors import cannot_write
+
 
 class TrainingError(ValueError):
     """A model, a layer or a training run cannot work as requested.
@@ -27,7 +29,4 @@ the free space and the permissions of the disk.
     # TensorFlow's messages begin with names in the graph and of a temporary file.
     text = getattr(error, "message", "").rpartition("}} ")[2].rpartition("; ")[2]
     reason = text.partition("\n")[0].partition(" [Op:")[0] or error
-    return TrainingError(
-        f"Expected to be able to write {path}. Received: {reason}. "
-        "Check the free space and the permissions of the disk."
-    )
+    return TrainingError(cannot_write(path, reason))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+CHECK_DISK = "Check the free space and the permissions of the disk."
 # The most characters of another package's message before our own advice.
 _LONGEST = 300
 
@@ -15,6 +16,17 @@ class WorkflowError(ValueError):
 
 class WorkflowFormatError(WorkflowError):
     """A saved workflow is damaged, or has content that no workflow can have."""
+
+
+def cannot_write(what: object, reason: object) -> str:
+    """The text of an error for something that cannot be written, such as on a full disk.
+
+    Example:
+        >>> cannot_write("parquet to train", "No space left on device")
+        'Expected to be able to write parquet to train. Received: No space left on device. Check the \
+free space and the permissions of the disk.'
+    """
+    return f"Expected to be able to write {what}. Received: {reason}. {CHECK_DISK}"
 
 
 def listed(names: Iterable[str], most: int = 30) -> str:
@@ -28,6 +40,16 @@ def listed(names: Iterable[str], most: int = 30) -> str:
     if len(texts) <= most:
         return ", ".join(texts)
     return f"{', '.join(texts[: most - 1])}, ... {texts[-1]} ({len(texts)} in all)"
+
+
+def first_line(error: BaseException) -> str:
+    """An error's text without Polars' hints, which address its direct users.
+
+    Example:
+        >>> first_line(ValueError("no number."))
+        'no number'
+    """
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
 def in_a_line(error: Exception) -> str:

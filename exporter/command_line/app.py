@@ -116,3 +116,5 @@ def _log_progress() -> None:
     logger = logging.getLogger("workflow.progress")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    # A library's handler of all logs would print them again, as that of absl.
+    logger.propagate = False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.user_code import load_object
+from exporter.command_line.words import values
 
 KINDS = ("mlp", "wide_and_deep", "dlrm", "dcn", "two_tower", "bst")
 # Options that only one kind has, and it always.
@@ -17,6 +19,11 @@ _OF_KIND = {
     "target": ("bst", "the item that may follow"),
 }
 WIDEST = 64
+# Arguments of the models that the data determines, or that have an option of their own.
+_OWN_OPTIONS = {
+    *("features", "continuous", "query", "candidate", "softmax", "sequence", "target"),
+    *("hidden", "top", "embedding_dim", "max_embedding_dim", "dropout"),
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class NetworkOptions:
         temperature: of the softmax.
         sequence: the list of items of `bst`, of a fixed length.
         target: the item of `bst`.
+        model_option: other arguments of the model's function, as NAME=VALUE.
 
     All except the first are None unless the user sets them.
     """
@@ -48,6 +56,7 @@ class NetworkOptions:
     temperature: float | None = None
     sequence: str | None = None
     target: str | None = None
+    model_option: Sequence[str] | None = None
 
     def make(self, workflow: Any, labels: Sequence[str]) -> Any:
         """The Keras model for the workflow's columns except the labels.
@@ -90,7 +99,14 @@ class NetworkOptions:
             options |= {"query": list(self.query), "candidate": others, "softmax": self._softmax()}
         if self.model == "bst":
             options |= {"sequence": self.sequence, "target": self.target}
-        return getattr(models, self.model)(Schema(columns), **options)
+        make = getattr(models, self.model)
+        kinds = {
+            name: str(parameter.annotation)
+            for name, parameter in inspect.signature(make).parameters.items()
+            if name not in _OWN_OPTIONS
+        }
+        options |= values(self.model_option, kinds, "--model-option")
+        return make(Schema(columns), **options)
 
     def _expect_own(self) -> None:
         """Refuse options of other kinds of models, and require those of this kind."""

@@ -24,6 +24,18 @@ def expect_place(path: Path | None) -> None:
         raise CommandError(f"Expected a file in a folder that exists. Received: {path}.")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text, in UTF-8.
+
+    Raises:
+        WorkflowError: it cannot be written, such as on a full disk.
+    """
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415 - so that help is shown at once
+
+    with write_errors(path):
+        path.write_text(text, encoding="utf-8")
+
+
 Html = Annotated[
     Path | None,
     typer.Option(help="The page to write; by default one named after the model, in this folder."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,6 +80,38 @@ def pairs(words: Sequence[str] | None, option: str) -> dict[str, str] | None:
         if not key or not equals:
             raise CommandError(f"Expected {option} as KEY=VALUE. Received: {word!r}.")
     return dict(word.split("=", 1) for word in words) if words else None
+
+
+def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -> dict[str, Any]:
+    """Python values by name, from arguments such as `network_instances=2`; other text is a string.
+
+    Args:
+        words: the arguments.
+        kinds: the known names, each with its annotation.
+        option: the option, for the message.
+
+    Raises:
+        CommandError: another name.
+
+    Example:
+        >>> values(["rank=8", "combiner=sum"], {"rank": "int", "combiner": "str"}, "--model-option")
+        {'rank': 8, 'combiner': 'sum'}
+    """
+    read: dict[str, Any] = {}
+    for word in words or ():
+        name, _, text = word.partition("=")
+        if name not in kinds:
+            raise CommandError(
+                f"Expected {option} NAME=VALUE, the name among {', '.join(kinds)}. Received: {word!r}."
+            )
+        try:
+            read[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            read[name] = text
+        # A version such as 1.20 is no number.
+        if isinstance(read[name], float) and kinds[name].startswith("str"):
+            read[name] = text
+    return read
 
 
 def answer(as_json: bool, text: str, **fields: Any) -> None:

@@ -34,30 +34,6 @@ _STYLE = """
 .export-report .options li { display: flex; justify-content: space-between; gap: 1rem;
   border-bottom: 1px solid #8885; break-inside: avoid }
 """
-_PAGE_STYLE = """
-:root { color-scheme: light dark }
-body { margin: 1.5rem; background: #fff; color: #1b1f24 }
-@media (prefers-color-scheme: dark) { body { background: #0f1215; color: #e6e8eb } }
-"""
-
-
-def as_page(title: str, body: str) -> str:
-    """A page without other files.
-
-    Args:
-        title: text for the window.
-        body: the content, as markup.
-
-    Example:
-        >>> as_page("a<b", "").count("a&lt;b")
-        1
-    """
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{safe(title)}</title><style>{_PAGE_STYLE}</style>"
-        f"<body>{body}</body></html>\n"
-    )
 
 
 def in_styles(*sections: str) -> str:
@@ -80,9 +56,19 @@ def measured(latency: Sequence[Latency], name: str, folder: str) -> str:
     if latency:
         return f"<h2>Latency</h2>{latency_chart(latency)}"
     return (
-        f"<h2>Latency</h2><p>Not measured in this page. <code>ensemble parity {safe(name)} "
-        f'"rows.parquet" --repository {safe(folder)}</code> measures it as well.</p>'
+        f"<h2>Latency</h2><p>Not measured in this page. <code>{safe(parity_command(name, folder))}"
+        "</code> measures it as well.</p>"
     )
+
+
+def parity_command(name: str, folder: str) -> str:
+    """The command that proves a model, for a shell.
+
+    Example:
+        >>> parity_command("movielens", "my models")
+        "ensemble parity movielens rows.parquet --repository 'my models'"
+    """
+    return shlex.join(["ensemble", "parity", name, "rows.parquet", "--repository", folder])
 
 
 def how_to_serve(

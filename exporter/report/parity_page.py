@@ -12,7 +12,6 @@ from exporter.plan.specs import CASTS
 from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.latency import SIZES, measure_latency
 from exporter.report.page import (
-    as_page,
     heading,
     how_to_serve,
     in_styles,
@@ -22,6 +21,7 @@ from exporter.report.page import (
     versions,
 )
 from workflow.picture.markup import table
+from workflow.picture.page import as_page
 
 if TYPE_CHECKING:
     from serving import EnsembleClient, ParityReport

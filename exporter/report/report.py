@@ -16,16 +16,17 @@ from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.latency import Latency
 from exporter.report.memory import InstanceMemory
 from exporter.report.page import (
-    as_page,
     heading,
     how_to_serve,
     in_styles,
     measured,
+    parity_command,
     picture,
     size_text,
     versions,
 )
 from workflow.picture.markup import safe, table
+from workflow.picture.page import as_page
 from workflow.schema.own_names import OwnNames
 
 if TYPE_CHECKING:
@@ -308,11 +309,10 @@ def _columns(report: ExportReport) -> str:
 def _parity(report: ExportReport, parity: ParityReport | None) -> str:
     if parity is not None:
         return parity.to_html()
-    name = safe(report.plan.published.name)
+    command = parity_command(report.plan.published.name, _local(report))
     return (
         "<p>Not checked in this page. <code>report.to_html(check_parity(client, workflow, model, "
-        f'rows))</code> puts the proof here, and <code>ensemble parity {name} "rows.parquet" '
-        f"--repository {safe(_local(report))}</code> prints it.</p>"
+        f"rows))</code> puts the proof here, and <code>{safe(command)}</code> prints it.</p>"
     )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from serving.inputs.cast import cast, refused
-from serving.inputs.times import from_datetimes, from_values
+from serving.inputs.cast import cast, conversion, refused
+from serving.inputs.times import from_datetimes, from_values, time_of
 from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.schema import NAIVE
 from workflow.wire.format import WireColumn
 
 ROW_TYPES = (list, tuple, np.ndarray)
@@ -47,7 +48,8 @@ def from_array(column: WireColumn, data: Array) -> Column:
     if values.dtype.kind in "SU":
         values = from_list(WireColumn(column.name, column.dtype), values.tolist()).array
     elif values.dtype.kind not in "biuf":
-        raise refused(column, values.dtype, "Convert the column first.")
+        time = NAIVE if values.dtype.kind == "M" else ""
+        raise refused(column, values.dtype, conversion(column, time))
     elif values.dtype.kind == "f" and DTYPES[column.dtype].is_integer:
         nan = np.isnan(values)
         valid = _both(valid, ~nan if nan.any() else None)
@@ -174,4 +176,5 @@ def _refuse_kind(column: WireColumn, values: Sequence[Any], allowed: frozenset[t
     place = "element" if column.is_list else "row"
     text = repr(value)
     text = text if len(text) <= 80 else text[:80] + " ..."
-    raise refused(column, f"{text} ({type(value).__name__}) in {place} {row}")
+    received = f"{text} ({type(value).__name__}) in {place} {row}"
+    raise refused(column, received, conversion(column, time_of(value)))

@@ -56,7 +56,7 @@ def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
     real = values if valid is None else values[valid]
     kinds = values.dtype.kind + target.kind
     if kinds[0] not in "biuf" or kinds[1] == "O":
-        raise refused(column, "strings" if kinds[0] == "O" else values.dtype, _cast_advice(column))
+        raise refused(column, "strings" if kinds[0] == "O" else values.dtype, conversion(column))
     if kinds[1] in "biu":
         _check_whole(column, real, target)
     elif kinds[0] in "iu":
@@ -76,8 +76,15 @@ def whole_range(dtype: str, *, nullable: bool = False) -> tuple[int, int]:
     return limits.min + (code == limits.min), limits.max - (code == limits.max)
 
 
-def _cast_advice(column: WireColumn) -> str:
-    return f"Convert the column to {column.dtype} before sending it."
+def conversion(column: WireColumn, time: str = "") -> str:
+    """Advice to convert values of another type than the column's, for the message.
+
+    Args:
+        column: the expected column, not of times.
+        time: the kind of times that the values are, "" if they are not times.
+    """
+    advice = remedy("", time, column.dtype)
+    return advice or f"Convert the column to {column.dtype} before sending it."
 
 
 def _check_whole(column: WireColumn, real: Array, target: np.dtype[Any]) -> None:
@@ -86,7 +93,7 @@ def _check_whole(column: WireColumn, real: Array, target: np.dtype[Any]) -> None
         return
     if real.dtype.kind == "f":
         for value in real[~((np.abs(real) <= EXACT_FLOAT64) & (real == np.floor(real)))][:1]:
-            raise refused(column, f"{real.dtype} with the value {value}", _cast_advice(column))
+            raise refused(column, f"{real.dtype} with the value {value}", conversion(column))
     low, high = (0, 1) if target.kind == "b" else whole_range(column.dtype)
     for value in (int(real.min()), int(real.max())):
         if not low <= value <= high:

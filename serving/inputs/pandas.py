@@ -7,12 +7,11 @@ import pandas as pd
 import polars as pl
 
 from serving.inputs.arrays import from_list
-from serving.inputs.cast import cast, refused
+from serving.inputs.cast import cast, conversion, refused
 from serving.inputs.polars import from_polars
 from serving.inputs.times import from_datetimes
 from workflow.schema.column import Column
 from workflow.schema.schema import NAIVE
-from workflow.schema.times import remedy
 from workflow.wire.format import WireColumn
 
 
@@ -32,7 +31,7 @@ def from_pandas(column: WireColumn, series: pd.Series) -> Column:
     if column.time and dtype.kind == "M":
         return Column(*from_datetimes(column, series.to_numpy()))
     if dtype.kind in "Mm":
-        raise refused(column, dtype, remedy("", NAIVE, column.dtype))
+        raise refused(column, dtype, conversion(column, NAIVE))
     missing = series.isna().to_numpy()
     valid = ~missing if missing.any() else None
     plain = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)

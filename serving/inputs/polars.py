@@ -6,13 +6,12 @@ import numpy as np
 import polars as pl
 from polars.exceptions import PolarsError
 
-from serving.inputs.cast import cast, refused
+from serving.inputs.cast import cast, conversion, refused
 from serving.inputs.times import expect_time
 from workflow.expressions.polars.series import column_schema, microseconds
 from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import NAIVE, time_name
-from workflow.schema.times import remedy
 from workflow.wire.format import WireColumn
 
 
@@ -51,7 +50,7 @@ def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
         series = pl.select(microseconds(pl.lit(series))).to_series()
         return _values(series)
     elif dtype.is_temporal():
-        raise refused(column, dtype, remedy("", NAIVE, column.dtype))
+        raise refused(column, dtype, conversion(column, NAIVE))
     elif (
         not (dtype.is_numeric() or dtype in (pl.Boolean, pl.String, pl.Null)) or dtype.is_decimal()
     ):

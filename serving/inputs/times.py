@@ -76,7 +76,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _microseconds(column: WireColumn, value: Any, row: int) -> int:
-    time = _time_of(value)
+    time = time_of(value)
     place = "element" if column.is_list else "row"
     expect_time(
         column,
@@ -92,8 +92,8 @@ def _microseconds(column: WireColumn, value: Any, row: int) -> int:
     return (value.toordinal() - _EPOCH.toordinal()) * 86_400_000_000
 
 
-def _time_of(value: Any) -> str:
-    """The kind of a date or time; UTC for any zone, since the moment counts."""
+def time_of(value: Any) -> str:
+    """The kind of a date or time, UTC for any zone, since the moment counts; "" of other values."""
     if isinstance(value, np.datetime64):
         return _KINDS.get(np.datetime_data(value.dtype)[0], "")
     if isinstance(value, datetime):

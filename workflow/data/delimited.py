@@ -17,10 +17,10 @@ from typing import IO, Any, NamedTuple, cast
 
 import polars as pl
 
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError, first_line, listed
 from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema
 
-from .frames import ZIP, first_line, zip_advice
+from .frames import ZIP, zip_advice
 from .object_stores import is_url
 from .objects import state_of
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError, first_line, listed
 from workflow.expressions.language.types import ExpressionError
 from workflow.schema.times import in_microseconds
 
@@ -321,16 +321,6 @@ def _elements(value: Any) -> Iterator[Any]:
 def zip_advice(path: object, start: bytes) -> str | None:
     """The reason why a file is not read, if its first bytes are those of a zip archive."""
     return f"it is a zip archive. Unpack it first: unzip {path}." if start == ZIP else None
-
-
-def first_line(error: BaseException) -> str:
-    """An error's text without Polars' hints, which address its direct users.
-
-    Example:
-        >>> first_line(ValueError("no number."))
-        'no number'
-    """
-    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
 @contextmanager

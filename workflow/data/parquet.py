@@ -14,14 +14,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import WorkflowError
+from workflow.errors import WorkflowError, first_line
 from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import NAIVE, are_alike_times
 
 from .bucket import Bucket, store_reason
 from .delimited import DelimitedTable
-from .frames import first_line
 from .objects import AnyPath, ObjectPath
 from .parquet_file import ParquetFile, expect_unchanged
 from .partition_keys import Key, key_literal, key_type, names_for_polars

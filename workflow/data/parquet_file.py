@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workflow.errors import WorkflowError
+from workflow.errors import WorkflowError, first_line
 
 from .checksums import MAGIC, Checksums, read_footer
-from .frames import UNREADABLE, extension_errors, first_line, zip_advice
+from .frames import UNREADABLE, extension_errors, zip_advice
 from .objects import AnyPath, ObjectPath, for_each, state_now, state_of
 from .partition_keys import Key
 

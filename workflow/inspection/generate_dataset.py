@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from workflow.data.sources import as_path
 from workflow.errors import WorkflowError
 from workflow.files.durable import replacing
+from workflow.files.write_errors import write_errors
 
 from .inspection import Inspection
 from .random_column import RandomColumn
@@ -46,8 +47,8 @@ def generate_dataset(
         The path.
 
     Raises:
-        WorkflowError: an argument is wrong, or the path has another suffix than .parquet.
-        OSError: the file cannot be written.
+        WorkflowError: an argument is wrong, the path has another suffix than .parquet, or the file
+            cannot be written.
 
     Example:
         >>> from workflow import inspect_dataset
@@ -67,7 +68,7 @@ def generate_dataset(
         column.name: RandomColumn(column, inspection.rows, rows, _seed(seed, column.name))
         for column in inspection.columns
     }
-    with replacing(target) as partial:
+    with write_errors(target), replacing(target) as partial:
         _write(columns, rows, partial, row_group_size)
     return target
 

@@ -14,13 +14,15 @@ _NUMBERS = ("missing", "distinct", "top", "zipf", "range")
 _HEAD = {
     **dict.fromkeys(("column", "type"), ""),
     **dict.fromkeys(_NUMBERS, "number"),
-    **dict.fromkeys(("values", "suggestion"), ""),
+    **dict.fromkeys(("values", "suggestion"), "wide"),
 }
 _BARS, _WIDTH, _HEIGHT = 20, 120, 24
 _STYLE = (
     "<style>.inspection { font: 13px/1.35 sans-serif } .inspection table { border-collapse: collapse; font: inherit }"
     ".inspection td, .inspection th { text-align: left; padding: 3px 12px 3px 0; vertical-align: top;"
     "border-bottom: 1px solid #8884 } .inspection .number.number { text-align: right; white-space: nowrap }"
+    # In a narrow page the table scrolls, in lines that are not a word wide.
+    ".inspection .wide { min-width: 14em }"
     ".inspection small { opacity: .75 } .inspection code { white-space: pre-wrap }</style>"
 )
 _LEGEND = (

@@ -15,7 +15,9 @@ from workflow.data.sources import as_path
 from workflow.errors import WorkflowFormatError, listed
 from workflow.expressions.program.safetensors_file import FormatError, read_json
 from workflow.files.durable import replace_file
+from workflow.files.write_errors import write_errors
 from workflow.operator.settings import fits
+from workflow.picture.page import as_page
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.own_names import OwnNames
 
@@ -75,10 +77,7 @@ class Inspection(metaclass=OwnNames):
 
     def to_page(self) -> str:
         """The same as a complete HTML document, in UTF-8."""
-        return (
-            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Inspection</title>'
-            f"<body>{self.to_html()}</body></html>\n"
-        )
+        return as_page("Inspection", self.to_html())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the facts to a JSON file, replaced by one rename.
@@ -86,13 +85,13 @@ class Inspection(metaclass=OwnNames):
         The most frequent values are in it; `inspect_dataset(..., top=0)` keeps none.
 
         Raises:
-            WorkflowError: not a local path.
-            OSError: the file cannot be written.
+            WorkflowError: not a local path, or the file cannot be written.
         """
         columns = [asdict(column) for column in self.columns]
         document = {"format": FORMAT, "rows": self.rows, "columns": columns}
         text = json.dumps({**document, "unreadable": dict(self.unreadable)}, indent=1)
-        replace_file(as_path(path), text.encode())
+        with write_errors(path):
+            replace_file(as_path(path), text.encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inspection:

@@ -21,7 +21,9 @@ _DAYS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y"),
     *("%b %d %Y", "%b %d, %Y", "%d %b %Y", "%d-%b-%Y"),
 )
-_HOURS = {"dates": ("",), "times": (" %H:%M", " %H:%M:%S%.f", "T%H:%M:%S%.f")}
+_CLOCKS = tuple(f"{mark}{clock}" for clock in ("%H:%M", "%H:%M:%S%.f") for mark in " T")
+# With the offset of a zone as well, of which Z is one.
+_HOURS = {"dates": ("",), "times": (*_CLOCKS, *(f"{clock}%#z" for clock in _CLOCKS))}
 # A format of four digits reads 12 as the year 12.
 _FIRST_YEAR = 1000
 _ID = re.compile(r"(^|_)(id|key|code|number|num|zip|upc|sku)s?$|[a-z](Id|ID|Key|Code)s?$", re.ASCII)
@@ -66,7 +68,7 @@ def suggestion(column: ColumnInspection) -> Suggestion:
         return Suggestion("", None, "all values are equal" if column.distinct else "no values")
     if column.time:
         return _of_times("dates" if column.time == "date" else "times")
-    if column.dtype == "string" and not column.is_list and (found := _times_as_text(column)):
+    if column.dtype == "string" and (found := _times_as_text(column)):
         return found
     return _of_ids(column) if is_category(column) else _of_numbers(column)
 
@@ -101,7 +103,10 @@ def _times_as_text(column: ColumnInspection) -> Suggestion | None:
         formats = [f"{day}{hour}" for hour in hours for day in _DAYS]
         if fitting := [text for text in formats if _is_read(texts, text)]:
             method = "to_date" if kind == "dates" else "to_datetime"
-            advice = f' as text: parse them before, polars.col("{column.name}").str.{method}("{fitting[0]}")'
+            parse = f'str.{method}("{fitting[0]}")'
+            if column.is_list:
+                parse = f"list.eval(polars.element().{parse})"
+            advice = f' as text: parse them before, polars.col("{column.name}").{parse}'
             others = f'; "{fitting[1]}" reads them too' if fitting[1:] else ""
             return _of_times(kind, f"{advice}{others}")
     return None

@@ -10,6 +10,8 @@ from .column import ColumnInspection
 from .suggestion import suggestion
 
 _WIDTH, _NAME, _TYPE, _RANGE = 80, 18, 13, 17
+# A line has one word of code, or of a name, that is longer than the terminal is wide.
+_LONGEST = 200
 # The reason why a column of the type null is not inspected.
 NO_VALUES = "Every row is null, or an empty list. Leave the column out, or cast it to its type."
 _HEAD = ("column", "type", "missing", "distinct", "top", "zipf", "range")
@@ -117,11 +119,14 @@ def _padded(text: str, width: int) -> str:
 
 
 def _folded(text: str) -> Iterator[str]:
-    """A text in indented lines, broken between words."""
+    """A text in indented lines, broken between words, but not inside of code's texts, which is to be copied."""
+    quoted = printable(text).replace("\0", " ").split('"')
+    quoted[1::2] = [inner.replace(" ", "\0") for inner in quoted[1::2]]
     line = "   "
-    for word in printable(text).split(" "):
-        if width_of(line) + 1 + width_of(word) > _WIDTH and line.strip():
+    for word in '"'.join(quoted).split(" "):
+        whole = word.replace("\0", " ")
+        if width_of(line) + 1 + width_of(whole) > _WIDTH and line.strip():
             yield line
             line = "     "
-        line = cut(f"{line} {word}", _WIDTH)
+        line = cut(f"{line} {whole}", _LONGEST)
     yield line

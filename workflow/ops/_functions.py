@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from workflow.data.frames import first_line
-from workflow.errors import WorkflowError
+from workflow.errors import WorkflowError, first_line
 from workflow.operator.settings import settled
 
 

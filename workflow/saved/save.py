@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workflow.errors import WorkflowError, WorkflowFormatError
+from workflow.errors import CHECK_DISK, WorkflowError, WorkflowFormatError
 from workflow.expressions.language.types import ExpressionError
 from workflow.expressions.program.safetensors_file import (
     FormatError,
@@ -61,7 +61,8 @@ def save_workflow(workflow: FittedGraph, folder: Path) -> None:
         raise WorkflowError(f"The workflow cannot be saved: {error}") from error
     except OSError as error:
         raise WorkflowError(
-            f"The workflow cannot be saved into {str(folder)!r:.200}: {error.strerror or error}."
+            f"The workflow cannot be saved into {str(folder)!r:.200}: {error.strerror or error}. "
+            f"{CHECK_DISK}"
         ) from error
 
 

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workflow.data.dataset import (
@@ -23,30 +21,12 @@ from workflow.data.dataset import (
     parquet_below,
     read_manifest,
 )
-from workflow.data.frames import first_line
 from workflow.errors import WorkflowError
 from workflow.files.durable import is_open_as, lock, make_folder, replace_file, sync
+from workflow.files.write_errors import write_errors
 from workflow.schema.schema import Schema
 
 _LOCK = "lock"
-
-
-@contextmanager
-def write_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of writing a data set into one that names its folder, unlike those of its source.
-
-    Raises:
-        WorkflowError: something cannot be written, such as on a full disk.
-    """
-    try:
-        yield
-    except (OSError, pl.exceptions.PolarsError, pa.ArrowException) as error:
-        # Polars says that the parquet is invalid, and then why.
-        reason = first_line(error).rpartition("IO error: ")[2]
-        raise WorkflowError(
-            f"Expected to be able to write parquet to {folder}. Received: {reason}. "
-            "Check the free space and the permissions of the disk."
-        ) from error
 
 
 class DatasetRun(NamedTuple):
@@ -74,7 +54,7 @@ class DatasetRun(NamedTuple):
         Raises:
             WorkflowError: a file cannot be written.
         """
-        with write_errors(self.folder):
+        with write_errors(f"parquet to {self.folder}"):
             for path in written:
                 sync(path)
             files = tuple(_described(path) for path in written)
@@ -108,11 +88,11 @@ def run_into(folder: Path) -> Iterator[DatasetRun]:
     if not marker.exists():
         # First, so that other data is never marked as unfinished, not even for a moment.
         _expect_empty(folder)
-    with write_errors(folder):
+    with write_errors(f"parquet to {folder}"):
         make_folder(folder)
         descriptor = _hold(folder, marker)
     try:
-        with write_errors(folder):
+        with write_errors(f"parquet to {folder}"):
             _remove_unpublished(folder, marker)
             _expect_empty(folder)
             # From a data set whose parquet the user has removed.

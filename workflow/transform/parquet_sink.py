@@ -16,10 +16,11 @@ from workflow.data.checksums import add_checksums
 from workflow.engine.engine import rows_on_gpu
 from workflow.errors import WorkflowError
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
+from workflow.files.write_errors import write_errors
 from workflow.progress.stage import advance, at_work
 from workflow.schema.schema import Schema
 
-from .dataset_run import run_into, write_errors
+from .dataset_run import run_into
 from .pieces_in_order import in_order
 from .shuffle import shuffled
 
@@ -135,7 +136,7 @@ class ParquetSink:
         """Write the rows of one file, given its number."""
         path = folder / f"part-{number:05}.parquet"
         compression = cast("Compression", self.compression)
-        with write_errors(self.folder):
+        with write_errors(f"parquet to {self.folder}"):
             frame.write_parquet(path, compression=compression, row_group_size=ROW_GROUP_ROWS)
             add_checksums(path)
         return path
@@ -206,7 +207,7 @@ class ParquetSink:
         rows = make(gpu)
         files = max(1, -(-rows.height // self.rows_per_file))
         paths = [folder / f"part-{first + n:05}.parquet" for n in range(files)]
-        with write_errors(self.folder):
+        with write_errors(f"parquet to {self.folder}"):
             rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
             for path in paths:
                 add_checksums(path)

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from workflow.files.write_errors import write_errors
 from workflow.progress.stage import advance, restart
-
-from .dataset_run import write_errors
 
 
 def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterator[pl.DataFrame]:
@@ -34,7 +33,7 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
     for number, frame in enumerate(frames):
         files.append(scratch / f"shuffle-{number:05}.arrow")
         sizes.append(frame.height)
-        with write_errors(scratch):
+        with write_errors(f"parquet to {scratch}"):
             frame[random.permutation(frame.height)].write_ipc(files[-1], compression="uncompressed")
     restart("into a random order")
     buckets = len(files)

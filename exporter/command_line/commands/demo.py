@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.places import write_text
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, answer
 from exporter.plan.runtime import RUNTIMES
@@ -43,13 +45,15 @@ def demo(
     from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
     from workflow.files.durable import replacing  # noqa: PLC0415
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
     def tell(text: str) -> None:
         if not as_json:
             typer.echo(text)
 
     options = ServingOptions(runtime=runtime)
-    raw, movie_table = _make_up(output, rows)
+    with write_errors(output):
+        raw, movie_table = _make_up(output, rows)
     movies = ["movieId"] >> ops.JoinExternal(movie_table, on="movieId")
     label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"), tags=["target"])
     workflow = Workflow(((["userId"] + movies) >> ops.Categorify()) + label)
@@ -58,7 +62,8 @@ def demo(
     workflow.save(output / "workflow")
     model = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=16, output_name="score")
     report = train(model, KerasSequenceLoader(output / "train", batch_size=4096))
-    with replacing(output / "model.keras", ".keras") as draft:
+    network = output / "model.keras"
+    with write_errors(network), replacing(network, ".keras") as draft:
         model.save(draft)
     tell(f"train     {str(report).splitlines()[0]}")
     exported = export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
@@ -72,12 +77,12 @@ def demo(
         proof = check_parity(client, workflow, model, sample)
         latency = [measure_latency(client, sample, 1, size, seconds=0.5) for size in SIZES]
     page = output / "report.html"
-    page.write_text(exported.to_html(proof, latency), encoding="utf-8")
+    write_text(page, exported.to_html(proof, latency))
     answer(
         as_json,
         f"{proof}\n\n{page}: the report as a page\n\nTry as well:\n"
-        f"  ensemble show {NAME} --repository {output / 'models'}\n"
-        f"  ensemble bench {NAME} {raw} --repository {output / 'models'}",
+        f"  ensemble show {NAME} --repository {quote(str(output / 'models'))}\n"
+        f"  ensemble bench {NAME} {quote(str(raw))} --repository {quote(str(output / 'models'))}",
         **asdict(proof),
         passed=proof.passed,
         latency=[asdict(one) for one in latency],

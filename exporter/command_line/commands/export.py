@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
-from dataclasses import Field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +12,17 @@ import typer
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.guard import CommandError
 from exporter.command_line.items import Index, Items, K, Search, with_items
-from exporter.command_line.places import Html, NoHtml, page_place
+from exporter.command_line.places import Html, NoHtml, page_place, write_text
 from exporter.command_line.quiet import import_tensorflow
-from exporter.command_line.words import Json, NullValue, StorageOption, answer, pairs, with_nulls
+from exporter.command_line.words import (
+    Json,
+    NullValue,
+    StorageOption,
+    answer,
+    pairs,
+    values,
+    with_nulls,
+)
 from exporter.plan.runtime import AUTO, RUNTIMES
 from workflow.data.object_stores import is_url
 
@@ -110,7 +117,8 @@ def export(
         "golden_rows": golden,
         "prove": prove,
     }
-    options = ServingOptions(**named | _read(option or [], fields(ServingOptions)))
+    kinds = {field.name: str(field.type) for field in fields(ServingOptions)}
+    options = ServingOptions(**named | values(option, kinds, "--option"))
     report = export_ensemble(
         with_items(model, items, k, index, search),
         fitted,
@@ -123,7 +131,7 @@ def export(
         storage_options=connection if stored else None,
     )
     if page is not None:
-        page.write_text(report.to_html(), encoding="utf-8")
+        write_text(page, report.to_html())
     answer(
         as_json,
         str(report),
@@ -148,21 +156,3 @@ def _widths(words: Sequence[str] | None) -> dict[str, int] | None:
                 f"Received: {column}={width}."
             )
     return {column: int(width) for column, width in named.items()} or None
-
-
-def _read(words: Sequence[str], known: Sequence[Field[Any]]) -> dict[str, Any]:
-    """Options by name, from arguments such as `network_instances=2`."""
-    kinds = {field.name: str(field.type) for field in known}
-    options: dict[str, Any] = {}
-    for word in words:
-        name, _, text = word.partition("=")
-        if name not in kinds:
-            raise CommandError(f"Expected an option among {', '.join(kinds)}. Received: {word!r}.")
-        try:
-            options[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            options[name] = text
-        # A version such as 1.20 is no number.
-        if isinstance(options[name], float) and kinds[name].startswith("str"):
-            options[name] = text
-    return options

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from exporter.command_line.cluster import Scheduler, cluster_client
 from exporter.command_line.guard import CommandError
 from exporter.command_line.lines import folded
 from exporter.command_line.user_code import load_object
@@ -46,6 +47,7 @@ def fit(
     rows_per_file: RowsPerFile = 1_000_000,
     compression: Compression = "snappy",
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    scheduler: Scheduler = None,
     storage_option: StorageOption = None,
     null_value: NullValue = None,
     as_json: Json = False,
@@ -73,19 +75,21 @@ def fit(
             f"Expected a Workflow in {definition}. Received: {type(workflow).__name__}."
         )
     files = []
-    if transform_to is None:
-        workflow.fit(rows, engine=engine, storage_options=options)
-    else:
-        files = workflow.fit_transform_to_parquet(
-            rows,
-            transform_to,
-            shuffle=shuffle,
-            seed=seed,
-            rows_per_file=rows_per_file,
-            compression=compression,
-            engine=engine,
-            storage_options=options,
-        )
+    with cluster_client(scheduler) as client:
+        if transform_to is None:
+            workflow.fit(rows, engine=engine, client=client, storage_options=options)
+        else:
+            files = workflow.fit_transform_to_parquet(
+                rows,
+                transform_to,
+                shuffle=shuffle,
+                seed=seed,
+                rows_per_file=rows_per_file,
+                compression=compression,
+                engine=engine,
+                client=client,
+                storage_options=options,
+            )
     workflow.save(output)
     columns = {c.name: str(c.dtype) for c in workflow.output_schema.columns}
     text = folded(f"{output}: a workflow that makes {', '.join(columns)}")

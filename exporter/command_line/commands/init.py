@@ -14,7 +14,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.lines import folded
-from exporter.command_line.package import installed_package, package_at
+from exporter.command_line.package import Package, installed_package, package_at
 from exporter.command_line.words import Json, answer
 from exporter.plan.model_name import expect_name
 from workflow.first_use import NAME
@@ -55,6 +55,22 @@ def init(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CommandError(f"Expected a new folder, or an empty one. Received: {str(folder)!r}.")
     needed = installed_package(distribution(NAME)) if package is None else package_at(package)
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415 - so that help is shown at once
+
+    with write_errors(folder):
+        made = _written(folder, name, needed)
+    lines = [
+        folded(f"made      {', '.join(str(path.relative_to(folder)) for path in made)}"),
+        f"installs  {needed.requirement}",
+    ]
+    if needed.only_here:
+        lines.append("          which is on this machine alone: for CI give --package WHEEL or URL")
+    lines.append(f"try       {_here()}make -C {quote(str(folder))}")
+    answer(as_json, "\n".join(lines), folder=folder, files=made, requirement=needed.requirement)
+
+
+def _written(folder: Path, name: str, needed: Package) -> list[Path]:
+    """Write the project's files."""
     source = files("exporter.command_line") / "project"
     made = []
     for own, place in FILES.items():
@@ -71,14 +87,7 @@ def init(
         made.append(folder / "wheels" / needed.wheel.name)
         made[-1].parent.mkdir()
         shutil.copyfile(needed.wheel, made[-1])
-    lines = [
-        folded(f"made      {', '.join(str(path.relative_to(folder)) for path in made)}"),
-        f"installs  {needed.requirement}",
-    ]
-    if needed.only_here:
-        lines.append("          which is on this machine alone: for CI give --package WHEEL or URL")
-    lines.append(f"try       {_here()}make -C {quote(str(folder))}")
-    answer(as_json, "\n".join(lines), folder=folder, files=made, requirement=needed.requirement)
+    return made
 
 
 def _here() -> str:

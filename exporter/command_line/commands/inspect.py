@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
-from exporter.command_line.places import expect_place
+from exporter.command_line.places import expect_place, write_text
 from exporter.command_line.words import (
     Data,
     Json,
@@ -76,7 +76,7 @@ def inspect(
         inspection.save(save)
         made.append(f"{save}: the facts")
     if html is not None:
-        html.write_text(inspection.to_page(), encoding="utf-8")
+        write_text(html, inspection.to_page())
         made.append(f"{html}: the page")
     if generate is not None:
         count = inspection.rows if rows is None else rows

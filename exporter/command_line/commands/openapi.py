@@ -10,7 +10,7 @@ import typer
 
 from exporter.command_line.connect import RunningServer
 from exporter.command_line.guard import CommandError
-from exporter.command_line.places import expect_place
+from exporter.command_line.places import expect_place, write_text
 
 
 def openapi(
@@ -50,5 +50,5 @@ def openapi(
     if output is None:
         typer.echo(text)
         return
-    output.write_text(f"{text}\n", encoding="utf-8")
+    write_text(output, f"{text}\n")
     typer.echo(f"{output}: the OpenAPI document of {name}")

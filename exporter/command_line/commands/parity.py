@@ -11,7 +11,7 @@ import typer
 from exporter.command_line.connect import Connection, connected
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.items import Index, Items, K, Search, with_items
-from exporter.command_line.places import Html, NoHtml, page_place
+from exporter.command_line.places import Html, NoHtml, page_place, write_text
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import (
     Data,
@@ -82,8 +82,7 @@ def parity(
             client, fitted, network, frame, tolerance=tolerance, batch_size=batch_size
         )
         if page is not None:
-            made = parity_page(client, report, frame, connection.repository)
-            page.write_text(made, encoding="utf-8")
+            write_text(page, parity_page(client, report, frame, connection.repository))
     answer(as_json, str(report), **asdict(report), passed=report.passed)
     if page is not None and not as_json:
         typer.echo(f"\n{page}: the report as a page")

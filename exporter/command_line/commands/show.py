@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exporter.command_line.places import expect_place
+from exporter.command_line.places import expect_place, write_text
 from exporter.command_line.words import answer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def show(
     expect_place(svg)
     drawing = EnsembleDrawing.read(repository, name)
     if svg is not None:
-        svg.write_text(drawing.to_svg(), encoding="utf-8")
+        write_text(svg, drawing.to_svg())
     if as_json:
         answer(as_json, "", model=name, tensors=_tensors(drawing.diagram()))
         return

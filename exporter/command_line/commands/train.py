@@ -55,6 +55,13 @@ def train(
     dropout: Annotated[
         float | None, typer.Option(min=0.0, max=0.99, help="Share of dense outputs to drop.")
     ] = None,
+    model_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Another argument of the --model, such as cross_layers=3 of dcn; may be repeated.",
+        ),
+    ] = None,
     query: Annotated[
         list[str] | None, typer.Option(help="A column of two_tower's first tower; again for more.")
     ] = None,
@@ -124,6 +131,9 @@ def train(
     on_bad_files: Annotated[
         str, typer.Option(help="raise, or skip to pass over data that cannot be read.")
     ] = "raise",
+    decode_timeout: Annotated[
+        float, typer.Option(help="Seconds that a GPU may be busy with one read.")
+    ] = 10.0,
     device: Annotated[
         str | None, typer.Option(help="Where rows are decoded: cpu, gpu:0; by default a GPU.")
     ] = None,
@@ -179,9 +189,9 @@ def train(
 
     from loader import KerasSequenceLoader  # noqa: PLC0415
     from training import train as fit_model  # noqa: PLC0415
-    from training.errors import unwritable  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
     from workflow.files.durable import replacing  # noqa: PLC0415
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
     fitted = Workflow.load(workflow)
     chosen = make_optimizer(optimizer, learning_rate)
@@ -194,7 +204,7 @@ def train(
         )
     described = NetworkOptions(
         *(model, hidden, embedding_dim, dropout, query, softmax),
-        *(catalogue, temperature, sequence, target),
+        *(catalogue, temperature, sequence, target, model_option),
     )
     own_loss = make_loss(loss, softmax)
     network = described.make(fitted, labels)
@@ -216,6 +226,7 @@ def train(
             buffer_size=buffer_size,
             parts_per_chunk=parts_per_chunk,
             drop_last=drop_last and paths is data,
+            decode_timeout=decode_timeout,
             device=device,
             storage_options=connection,
             **further,
@@ -241,11 +252,8 @@ def train(
         validate_ids=validate_ids,
         verbose=not as_json,
     )
-    try:
-        with replacing(output, output.suffix) as draft:
-            network.save(draft)
-    except OSError as error:
-        raise unwritable(output, error) from error
+    with write_errors(output), replacing(output, output.suffix) as draft:
+        network.save(draft)
     answer(
         as_json,
         f"{report}\n{output}: the network",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from exporter.command_line.cluster import Scheduler, cluster_client
 from exporter.command_line.words import (
     Compression,
     Data,
@@ -34,6 +35,7 @@ def transform(
     rows_per_file: RowsPerFile = 1_000_000,
     compression: Compression = "snappy",
     engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    scheduler: Scheduler = None,
     storage_option: StorageOption = None,
     null_value: NullValue = None,
     as_json: Json = False,
@@ -44,14 +46,17 @@ def transform(
     """
     from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
 
-    files = Workflow.load(workflow).transform_to_parquet(
-        with_nulls(data, null_value),
-        output,
-        shuffle=shuffle,
-        seed=seed,
-        rows_per_file=rows_per_file,
-        compression=compression,
-        engine=engine,
-        storage_options=pairs(storage_option, "--storage-option"),
-    )
+    fitted, rows = Workflow.load(workflow), with_nulls(data, null_value)
+    with cluster_client(scheduler) as client:
+        files = fitted.transform_to_parquet(
+            rows,
+            output,
+            shuffle=shuffle,
+            seed=seed,
+            rows_per_file=rows_per_file,
+            compression=compression,
+            engine=engine,
+            client=client,
+            storage_options=pairs(storage_option, "--storage-option"),
+        )
     answer(as_json, f"{output}: the transformed data", folder=output, files=files)

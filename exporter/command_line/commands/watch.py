@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
-from exporter.command_line.places import expect_place
+from exporter.command_line.places import expect_place, write_text
 from exporter.command_line.words import answer
 
 if TYPE_CHECKING:
@@ -111,13 +111,13 @@ def _write(
     html: Path | None, svg: Path | None, columns: Sequence[str], history: SkewHistory
 ) -> None:
     """Draw the charts anew."""
-    from exporter.report.page import as_page  # noqa: PLC0415 - so that help is shown at once
+    from workflow.picture.page import as_page  # noqa: PLC0415 - so that help is shown at once
 
     if html:
         page = as_page("Inputs over time", history.to_html(*columns))
-        html.write_text(page, encoding="utf-8")
+        write_text(html, page)
     if svg:
-        svg.write_text(history.to_svg(*columns), encoding="utf-8")
+        write_text(svg, history.to_svg(*columns))
 
 
 def _page(view: View) -> Group:

@@ -38,9 +38,10 @@ from serving.openapi import openapi_document
 from training import train
 from workflow import Workflow, generate_dataset, inspect_dataset
 
-# Of every command: what is an argument there, an option of `ensemble` itself, or the client, whose
-# arguments are options of each command that has one.
-EVERYWHERE = {"self", "client", "progress", "folder"}
+# Of every command: what is an argument there, or an option of `ensemble` itself.
+EVERYWHERE = {"self", "progress", "folder"}
+# Its arguments are options of each command that has one.
+OF_SERVER = {"client"}
 # Option of the command: argument of the function.
 NAMES = {
     "storage_option": "storage_options",
@@ -53,6 +54,7 @@ NAMES = {
     "name": "model_name",
     "header": "headers",
     "generate": "path",
+    "scheduler": "client",
 }
 FUNCTIONS = [
     # The schema comes from `_schema.json` beside the files.
@@ -68,16 +70,16 @@ FUNCTIONS = [
         # a program of their own.
         {"paths_or_dataset", "label_names", "cat_names", "cont_names", "feature_columns", "schema"}
         | {"sparse_names", "sparse_max", "sparse_as_dense", "engine", "seed_fn", "reader_kwargs"}
-        | {"global_size", "global_rank", "decode_timeout"},
+        | {"global_size", "global_rank"},
     ),
     # The paths `--repository` and `--model`; ServingOptions are `--option NAME=VALUE`.
     ("export", exporter.export_ensemble, {"path", "network", "serving"}),
     ("serve", TritonServer, {"admin_key"}),
-    ("parity", check_parity, set()),
-    ("predict", predict_to_parquet, set()),
+    ("parity", check_parity, OF_SERVER),
+    ("predict", predict_to_parquet, OF_SERVER),
     # The rows are in `data`; `--write-input` is the path.
-    ("bench", measure_latency, {"frame", "rows"}),
-    ("bench", write_perf_analyzer_input, {"path"}),
+    ("bench", measure_latency, OF_SERVER | {"frame", "rows"}),
+    ("bench", write_perf_analyzer_input, OF_SERVER | {"path"}),
     # The contract is that of the model.
     ("openapi", openapi_document, {"contract"}),
     # The certificates of `Tls` are options of their own.
@@ -289,6 +291,51 @@ def test_it_runs_as_a_module(module):
     command = [sys.executable, "-m", module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"parquet-to-triton {version('parquet-to-triton')}\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_cluster_fits_and_transforms():
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, dashboard_address=None, processes=False) as cluster:
+        words = ("--scheduler", cluster.scheduler_address)
+        fitted = run("fit", "flow.py", "rows.parquet", "--transform-to", "train", *words)
+        assert fitted.exit_code == 0, fitted.output
+        made = run("transform", "rows.parquet", "--output", "again", *words)
+        assert made.exit_code == 0, made.output
+        text = run("transform", "rows.csv", "--output", "text", *words)
+    assert pl.read_parquet("train/*.parquet")["a"].to_list() == list(range(1000))
+    assert pl.read_parquet("again/*.parquet")["a"].to_list() == list(range(1000))
+    # What one process reads, the workers of a cluster may not: the client has reached it.
+    assert "Expected paths of parquet that the cluster's workers can read" in text.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("address", ["nowhere", "tcp://127.0.0.1:1"])
+def test_a_cluster_that_does_not_answer_is_said(address, monkeypatch):
+    monkeypatch.setattr("exporter.command_line.cluster.CONNECT", 0.2)
+    result = run("fit", "flow.py", "rows.parquet", "--scheduler", address)
+    assert result.exit_code == 1
+    text = f"of a running scheduler, as `dask scheduler` prints it. Received: {address}"
+    assert text in result.stderr
+    assert not os.path.exists("workflow")  # noqa: PTH110
+
+
+def test_progress_is_one_line_of_a_log():
+    """absl, which TensorFlow imports, has a handler of all logs."""
+    code = """
+import logging, sys
+from exporter.command_line import main
+logging.basicConfig(level="INFO")
+sys.argv = ["ensemble", "--version"]
+try:
+    main()
+except SystemExit:
+    logging.getLogger("workflow.progress").info("fit 50%")
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split(" ", 2)[2] for line in done.stderr.splitlines()] == ["fit 50%"]
 
 
 METRICS = """nvt_input_values_total{model="shop",version="1",column="age"} 60000

@@ -1,6 +1,6 @@
 """Rows that cannot be sent are refused before a request, and the error says why."""
 
-from datetime import date
+from datetime import date, datetime
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ REFUSED = [
     ("int64", pd.Series([1.5, None]), "float64 with the value 1.5"),
     ("int64", pl.Series([1.5]), "float64 with the value 1.5"),
     ("int64", [1, 2.5], "float64 with the value 2.5"),
-    ("int64", ["1"], r"Received: '1' \(str\) in row 0"),
+    ("int64", ["1"], r"Received: '1' \(str\) in row 0. Convert the column to int64"),
     ("int64", np.array(["1"]), r"Received: '1' \(str\) in row 0"),
     ("int64", pl.Series(["1"]), "int64. Received: strings. Convert the column to int64"),
     ("int64", pd.Series(["1"]), r"Received: '1' \(str\)"),
@@ -49,7 +49,12 @@ REFUSED = [
     ("float32", ["1"], r"Received: '1' \(str\)"),
     ("int64", pl.Series([date(2026, 1, 1)]), r'Received: Date. .*\.dt\.epoch\("s"\)'),
     ("int64", pd.Series(pd.to_datetime(["2026-01-01"])), "Received: datetime64.*astype"),
-    ("int64", np.array(["2026-01-01"], "datetime64[s]"), "Received: datetime64"),
+    ("int64", np.array(["2026-01-01"], "datetime64[s]"), r'datetime64.*\.dt\.epoch\("s"\)'),
+    ("string", np.array(["2026-01-01"], "datetime64[s]"), r"datetime64.*\.dt\.strftime\(format\)"),
+    ("int64", [datetime(2026, 1, 1, 3)], r'\(datetime\) in row 0.*\.dt\.epoch\("s"\)'),  # noqa: DTZ001
+    ("string", [None, date(2026, 1, 1)], r"\(date\) in row 1.*\.dt\.strftime\(format\)"),
+    ("string", [np.datetime64("2026-01-01")], r"\(datetime64\) in row 0.*\.dt\.strftime\(format\)"),
+    ("float32", [pd.Timestamp("2026-01-01")], r'\(Timestamp\) in row 0.*\.dt\.epoch\("s"\)'),
     ("float64", np.array([1j]), "Received: complex128"),
     ("int64", pl.Series([{"a": 1}]), "Received: Struct"),
     ("int64", np.zeros((2, 2), int), r"shape \(2, 2\). The shape must be \(N,\) or \(N, 1\)"),

@@ -305,6 +305,11 @@ def test_suggestions(values, operators):
         (["Jan 1 2000", "Feb 1 2000"], "dates", [(1, 6), (2, 2)]),
         (["2012/01/01 10:00", "2012/12/31 23:59"], "times", [(1, 7), (12, 1)]),
         (["2012-01-01T10:00:00.5", "2012-12-31T23:59:00"], "times", [(1, 7), (12, 1)]),
+        (["2012-01-01T10:00:00Z", "2012-12-31T23:59:00.5Z"], "times", [(1, 7), (12, 1)]),
+        # The moment counts: in UTC it is another day.
+        (["2012-01-01T01:00:00+02:00", "2012-12-31T23:59:00Z"], "times", [(12, 6), (12, 1)]),
+        (["2012-01-01 10:00:00-0100", "2012-12-31 23:59:00+0000"], "times", [(1, 7), (12, 1)]),
+        (["2012-01-01T10:00", "2012-12-31T23:59"], "times", [(1, 7), (12, 1)]),
     ],
 )
 def test_dates_as_text_are_to_be_parsed(texts, kind, expected):
@@ -317,6 +322,25 @@ def test_dates_as_text_are_to_be_parsed(texts, kind, expected):
     parsed = data.with_columns(eval(f"pl{code}"))["day"]  # noqa: S307 - our own text
     found = zip(parsed.dt.month(), parsed.dt.weekday(), strict=True)
     assert [None if pair == (None, None) else pair for pair in found] == expected
+
+
+def test_lists_of_times_as_text_are_to_be_parsed():
+    data = pl.DataFrame({"seen": [["2012-01-01T10:00:00Z", "2012-12-31T23:59:00Z"], [], None]})
+    inspection = inspect_dataset(data)
+    reason = suggestion(inspection["seen"]).reason
+    code = re.search(r"times as text: parse them before, (polars.*)", reason)[1]
+    # The text for a terminal has it whole, to be copied.
+    assert any(code in line for line in str(inspection).splitlines())
+    parsed = data.with_columns(eval(code, {"polars": pl}))["seen"]  # noqa: S307 - our own text
+    hours = parsed.list.eval(pl.element().dt.hour()).to_list()
+    assert hours == [[10, 23], [], None]
+
+
+def test_a_page_has_the_colours_that_its_reader_prefers():
+    page = inspect_dataset({"a": [1, 2]}).to_page()
+    assert page.startswith("<!doctype html>")
+    assert "prefers-color-scheme: dark" in page
+    assert 'name="viewport"' in page
 
 
 @pytest.mark.parametrize("values", [[True, None, False], [True, None], [[True, None], [], [False]]])

@@ -70,6 +70,7 @@ def trained(path):
         ("--model wide_and_deep --hidden 8,4", {"wide", "hidden_2"}),
         ("--model dlrm --hidden 8 --optimizer adagrad", {"top_1"}),
         ("--model dcn --hidden 8 --dropout 0.1", {"hidden_1_dropout"}),
+        ("--model mlp --model-option output_name=clicked", {"clicked"}),
         ("--model two_tower --query user --query age --precision bfloat16", set()),
     ],
 )
@@ -220,6 +221,8 @@ def test_ids_out_of_range_are_found():
         ("--class-weight 1:20", "Expected a class weight as LABEL=WEIGHT, such as 1=20,"),
         ("--class-weight 1=-1", "of label -> weight of at least 0."),
         ("--model resnet", "Expected a --model among mlp, wide_and_deep, dlrm, dcn, two_tower"),
+        ("--model-option cross_layers=3", "Expected --model-option NAME=VALUE, the name among"),
+        ("--model-option hidden=8", "Received: 'hidden=8'."),
         ("--model two_tower", "Expected --query, the columns of the first tower"),
         ("--model two_tower --query usr", "either in query or in candidate"),
         ("--query user", "Received: --model mlp, --query user."),

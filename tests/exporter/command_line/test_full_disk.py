@@ -1,0 +1,56 @@
+"""A disk on which nothing more can be written: each command says what it could not write, and advises."""
+
+import os
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from ensemble_command import PROGRAM, ensemble
+
+ADVICE = "Check the free space and the permissions of the disk."
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"a": range(9)}).write_parquet("rows.parquet")
+    code = "from workflow import Workflow\nworkflow = Workflow(['a'])\n"
+    (tmp_path / "flow.py").write_text(code)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("inspect rows.parquet --html page.html", "page.html"),
+        ("inspect rows.parquet --save facts.json", "facts.json"),
+        ("inspect rows.parquet --generate made.parquet", "made.parquet"),
+        ("fit flow.py rows.parquet --output saved", "saved"),
+        ("fit flow.py rows.parquet --transform-to train", "train"),
+        ("init shop", "shop"),
+        ("demo try_it --rows 1000", "try_it"),
+    ],
+)
+def test_the_place_and_the_remedy_are_said(command, place, full_disk):
+    with full_disk(50):
+        result = ensemble(*command.split())
+    assert result.exit_code == 1
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert place in line
+    assert "File too large" in line
+    assert line.endswith(ADVICE)
+
+
+@pytest.mark.usefixtures("rows")
+def test_an_output_that_is_full_is_said():
+    command = [sys.executable, "-c", PROGRAM, "inspect", "rows.parquet"]
+    environment = os.environ | {"COLUMNS": "80"}
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    assert done.returncode == 1
+    assert "able to write the command's files and its output" in done.stderr
+    assert "No space left on device" in done.stderr
