@@ -145,12 +145,7 @@ def train(
     check_tables(model, train_data)
     check_tables(model, validation_data)
     if split is None:
-        split = outputs == 1 and (precision != "float32" or is_splittable(model))
-    if split and outputs > 1:
-        raise TrainingError(
-            "Expected a model with one output to split the step and count metrics. "
-            f"Received: {outputs}. Use split=False, or compile_model and model.fit without metrics."
-        )
+        split = precision != "float32" or (outputs == 1 and is_splittable(model))
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     workers = expect_workers(workers)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)

@@ -16,12 +16,37 @@ from training.parallel import workers as joining
 from training.parallel.devices import Device, expect_alike
 
 # Lists of ids; or single ids, whose lookups XLA compiles with the dense part.
-CASES = {"lists": lambda: optimizers.Adam(0.05), "single ids": lambda: optimizers.Adagrad(0.1)}
+CASES = {
+    "lists": lambda: optimizers.Adam(0.05),
+    "single ids": lambda: optimizers.Adagrad(0.1),
+    "two outputs": lambda: optimizers.SGD(0.1),
+}
+# What `compile_model` is given of losses and metrics, and the names of the latter.
+MEASURED = {
+    "lists": ({"metrics": ["auc"]}, ["auc"]),
+    "single ids": ({}, []),
+    "two outputs": (
+        {
+            "loss": {"label": "binary_crossentropy", "age": "mse"},
+            "loss_weights": {"label": 1.0, "age": 0.3},
+            "metrics": {"age": ["mae"]},
+        },
+        ["label_loss", "age_loss", "age_mae"],
+    ),
+}
 BATCH = 20
 EPOCHS = 2
 
 
 def make(case, hidden=(8,), **options):
+    if case == "two outputs":
+        shared = models.mlp({"user": (9, 4)}, hidden=hidden, **options)
+        hidden = shared.layers[-2].output
+        outputs = {
+            "label": keras.layers.Dense(1, "sigmoid")(hidden),
+            "age": keras.layers.Dense(1)(hidden),
+        }
+        return keras.Model(shared.input, outputs)
     ids = {"tags": ("int32", "int32")} if case == "lists" else {}
     sizes = ({"user": (9, 4)}, {"tags": (50, 4)} if case == "lists" else {})
     return models.mlp(sizes, ["age"], hidden=hidden, id_dtypes=ids, **options)
@@ -29,8 +54,9 @@ def make(case, hidden=(8,), **options):
 
 def load(rows, case, rank, size, batch=BATCH):
     names = ["user", "tags"] if case == "lists" else ["user"]
+    labels, numbers = (["label", "age"], []) if case == "two outputs" else (["label"], ["age"])
     return KerasSequenceLoader(
-        str(rows), batch, ["label"], cat_names=names, cont_names=["age"], seed=3,
+        str(rows), batch, labels, cat_names=names, cont_names=numbers, seed=3,
         global_size=size, global_rank=rank,
     )  # fmt: skip
 
@@ -62,6 +88,7 @@ def trained(case, rows, workers):
             model,
             optimizer,
             workers=workers,
+            **MEASURED[case][0],
             steps_per_execution=3,
             xla=workers.size > 2,  # compiling takes seconds
         )

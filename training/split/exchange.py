@@ -59,7 +59,7 @@ class Exchange:
         self._model = model
         self._collectives = workers.collectives
         self.steps = EqualSteps(workers)
-        self._is_ready = self._measures = False
+        self._is_ready = False
         self._numbers_of_pieces = self._numbers_of_tables = 0
 
     @property
@@ -95,22 +95,8 @@ class Exchange:
         self._numbers_of_tables = reserve(2 * NUMBERS * len(model.trainable_variables))
         self._is_ready = True
 
-    def before(self, y: Any, weight: Any) -> list[tf.Tensor]:
-        """The state of metrics and layers, to be called before a step changes it.
-
-        Args:
-            y: labels, whose shapes decide which metrics Keras makes.
-            weight: sample weights, or None.
-        """
-        if not self._measures:
-            self._measures = True
-            # Keras makes most of the state in its first use, which would be after this.
-            with tf.init_scope():
-                y, outputs, weight = keras.tree.map_structure(
-                    _one_row, (y, self._model.output, weight)
-                )
-                self._model.compute_metrics(None, y, outputs, sample_weight=weight)
-                self._model.reset_metrics()
+    def before(self) -> list[tf.Tensor]:
+        """The state of metrics and layers, to be called before a step changes it."""
         return [tf.identity(variable.value) for variable in self._changing()]
 
     def begin(self, x: Any, y: Any, *, without_lists: bool = False) -> list[tf.Tensor]:
@@ -339,13 +325,6 @@ def _moving(model: keras.Model) -> list[keras.Variable]:
         for variable in layer.variables
     }
     return [v for v in model.non_trainable_variables if "float" in v.dtype and id(v) not in fixed]
-
-
-def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
-    """Zeros like the rows of a tensor, outside of its graph."""
-    if tensor is None:
-        return None
-    return tf.zeros([1, *(length or 1 for length in tensor.shape[1:])], tensor.dtype)
 
 
 def _have_fixed_lengths(x: Any) -> bool:

@@ -71,13 +71,15 @@ class SplitStep:
         self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
         self._xla = xla
         self._on_gpu = has_gpu()
+        self._has_metrics = exchange is None and len(model.outputs) == 1
         with tf.device(_HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def __call__(self, data: Any) -> Mapping[str, Any]:
         """Train on one batch; return the metrics so far."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        before = [] if self._exchange is None else self._exchange.before(y, weight)
+        self._make_metrics(y, weight)
+        before = [] if self._exchange is None else self._exchange.before()
         tables = self.parts.lookup.trainable_variables
         # Decided here, since checks of ids are switched on and off after compiling.
         joined = is_compilable(self.parts)
@@ -123,6 +125,26 @@ class SplitStep:
         with tf.control_dependencies([predicted]):
             self.model.optimizer.apply(ordered, variables)
         return logs
+
+    def _make_metrics(self, y: Any, weight: Any) -> None:
+        """Have Keras make its metrics, which it does in their first use.
+
+        Workers read them before that, and a tower of several outputs counts the loss of each.
+
+        Args:
+            y: labels, whose shapes decide which metrics Keras makes.
+            weight: sample weights, or None.
+        """
+        if self._has_metrics:
+            return
+        self._has_metrics = True
+        with tf.init_scope():
+            given = (y, self.model.output, weight)
+            y, outputs, weight = keras.tree.map_structure(_one_row, given)
+            if len(self.model.outputs) > 1:
+                self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight)
+            self.model.compute_metrics(None, y, outputs, sample_weight=weight)
+            self.model.reset_metrics()
 
     def _look_up(self, x: Any) -> list[tf.Tensor]:
         """Inputs of the tower."""
@@ -247,6 +269,13 @@ def _widened(data: Any) -> Any:
         lambda part: tf.cast(part, tf.int64) if getattr(part, "dtype", None) == tf.int32 else part,
         data,
     )
+
+
+def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
+    """Zeros like the rows of a tensor, outside of its graph."""
+    if tensor is None:
+        return None
+    return tf.zeros([1, *(length or 1 for length in tensor.shape[1:])], tensor.dtype)
 
 
 def _rows(given: Any, y: Any) -> tf.Tensor:

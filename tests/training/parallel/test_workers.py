@@ -70,8 +70,8 @@ def test_workers_train_as_one_with_their_batches_joined(found, rows, case):
     epochs = joined(rows, case, len(found))
     model = program.make(case)
     model.set_weights([np.array(weight) for weight in found[0][case]["initial"]])
-    measures = ["auc"] if case == "lists" else []
-    compile_model(model, program.CASES[case](), metrics=measures)
+    settings, measures = program.MEASURED[case]
+    compile_model(model, program.CASES[case](), **settings)
     one = [model.fit(epoch, verbose=0, shuffle=False).history for epoch in epochs]
     for worker in found:
         for name in ("loss", *measures):

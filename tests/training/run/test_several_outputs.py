@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from loader import KerasSequenceLoader
-from training import TrainingError, optimizers, train
+from training import TrainingError, compile_model, optimizers, train
 
 RNG = np.random.default_rng(0)
 X = {"a": RNG.random((256, 1)).astype("float32")}
@@ -48,10 +48,41 @@ def test_each_output_has_every_metric(named, metrics, names):
         assert report.history[f"val_{name}_accuracy"][-1] == pytest.approx(right)
 
 
-def test_training_with_metrics_is_split_for_one_output():
-    model = make_model(named=True)
-    with pytest.raises(TrainingError, match=r"one output to split the step .*Received: 2. Use"):
-        train(model, (X, LABELS), split=True)
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+@pytest.mark.parametrize("xla", [False, True], ids=["", "xla"])
+def test_the_split_step_trains_several_outputs_as_keras_does(named, xla):
+    """Twice, since Keras makes most metrics in their first use."""
+    y = LABELS if named else tuple(LABELS.values())
+    found = []
+    for settings in ({"split": False}, {"split": True, "xla": xla}):
+        keras.utils.set_random_seed(3)
+        model = make_model(named)
+        losses = {"click": "binary_crossentropy", "buy": "mse"}
+        metrics = {"click": ["auc"], "buy": ["mae"]}
+        weights = {"click": 1.0, "buy": 0.5}
+        compile_model(model, "adagrad", losses, metrics=metrics, loss_weights=weights, **settings)
+        runs = [model.fit(X, y, batch_size=100, verbose=0, shuffle=False).history for _ in "ab"]
+        found.append((runs, model.get_weights()))
+    (expected, weights), (histories, split) = found
+    for run, one in zip(histories, expected, strict=True):
+        assert {name: values[0] for name, values in run.items()} == pytest.approx(
+            {name: values[0] for name, values in one.items()}, abs=1e-5
+        )
+    for own, others in zip(split, weights, strict=True):
+        np.testing.assert_allclose(own, others, rtol=0, atol=1e-6)
+
+
+def test_several_outputs_in_16_bits():
+    """The precision of the split step, which several outputs have if they ask for it."""
+    report, _ = measured(True, AMOUNT, loss={"click": "binary_crossentropy", "buy": "mse"})
+    rounded, _ = measured(
+        True,
+        AMOUNT,
+        loss={"click": "binary_crossentropy", "buy": "mse"},
+        precision="bfloat16",
+    )
+    assert set(report.history) == set(rounded.history)
+    assert rounded.history["loss"][0] == pytest.approx(report.history["loss"][0], rel=0.02)
 
 
 CLICK = LABELS["click"]
@@ -128,6 +159,7 @@ def entropies(prediction):
 
 def measured(named, data, **settings):
     """The report of a step that changes nothing, and the predictions."""
+    keras.utils.set_random_seed(3)
     model = make_model(named)
     predictions = model.predict(X, verbose=0)
     predictions = predictions if named else dict(zip(LABELS, predictions, strict=True))
