@@ -365,7 +365,10 @@ def test_show_draws_the_steps():
         ("export new --html none/plan.html", "Expected a file in a folder that exists."),
         ("export new --golden-rows none.parquet", "Expected golden_rows that a client can send."),
         ("export shop --runtime tenserflow", "Expected runtime among tensorflow, onnx"),
-        ("export new --option instances=2", "Expected an option among runtime, max_batch_size"),
+        (
+            "export new --option instances=2",
+            "Expected --option NAME=VALUE, the name among runtime, max_batch_size",
+        ),
         ("export new --option max_rows=x", "Expected max_rows as a whole number from 1."),
         ("serve none", "Expected a model repository."),
         ("serve models --model none", "Expected models among shop in"),

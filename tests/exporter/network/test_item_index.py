@@ -172,6 +172,7 @@ def test_poor_recall_is_a_warning_with_a_remedy(workflow, tower, files, tmp_path
     assert report.recall["1,000 items as queries"] < 0.9
 
 
+@pytest.mark.long
 def test_what_an_index_does_not_find_is_filled_up(workflow, tower, files, tmp_path):
     """A list of IVF with fewer than k items: the first other items of the file follow."""
     k = 60
@@ -249,6 +250,7 @@ def test_memory_counts_the_index_once_for_all_instances(workflow, tower, files, 
     export(3, needed * 1.01 / 1e9)
 
 
+@pytest.mark.long
 def test_a_damaged_index_is_not_served(workflow, tower, files, tmp_path):
     network = NearestItems(tower, files["integers"], K, "Flat")
     export_ensemble(network, workflow, "shop", tmp_path, ["bought"])
@@ -290,6 +292,7 @@ def test_the_server_proves_it_before_it_is_published(workflow, tower, files, tmp
     assert report.proof.in_server
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("item_index")
 def test_the_commands_export_and_prove_it(server, workflow, tower, files, tmp_path):
     tower.save(tmp_path / "tower.keras")

@@ -21,7 +21,9 @@ def section(page, title):
 
 
 @pytest.mark.xdist_group("end_to_end")
-@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+@pytest.mark.parametrize(
+    "runtime", ["tensorflow", pytest.param("fused_onnx", marks=pytest.mark.long)]
+)
 def test_it_names_every_cast_and_size_and_shows_rows_side_by_side(export, workflow, model, runtime):
     made = export(serving=ServingOptions(runtime=runtime))
     with (

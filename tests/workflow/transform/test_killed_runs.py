@@ -75,7 +75,7 @@ def read(folder, way=0):
     ("shuffle", "at"),
     [
         pytest.param(False, "step", marks=pytest.mark.long),
-        (True, "step"),
+        pytest.param(True, "step", marks=pytest.mark.long),
         pytest.param(True, "call", marks=pytest.mark.faults),
     ],
 )
