@@ -249,8 +249,10 @@ def towers(rows, tmp_path_factory):
     return found_by(start(2, folder, program.towers, rows), folder)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("shard", ["row", "auto", "table", "column"])
+@pytest.mark.parametrize(
+    "shard",
+    ["row", *(pytest.param(s, marks=pytest.mark.long) for s in ("auto", "table", "column"))],
+)
 def test_towers_with_divided_tables_train_as_whole_ones(rows, towers, shard):
     keras.utils.set_random_seed(1)
     model = program.tower_model(None)
