@@ -6,8 +6,17 @@ Example:
 
 from typing import TYPE_CHECKING
 
+try:
+    from workflow.first_use import at_first_use
+except ModuleNotFoundError as error:
+    import workflow
+
+    raise ImportError(
+        f"Expected the package 'workflow' of parquet-to-triton. Received: {workflow.__file__}, which has "
+        "the same name and comes before it on Python's path. Rename it."
+    ) from error
+
 from exporter.errors import ExportError
-from workflow.first_use import at_first_use
 
 if TYPE_CHECKING:
     from exporter.export import export_ensemble, export_tensorflow_ensemble

@@ -10,8 +10,17 @@ Example:
 
 from typing import TYPE_CHECKING
 
+try:
+    from workflow.first_use import at_first_use
+except ModuleNotFoundError as error:
+    import workflow
+
+    raise ImportError(
+        f"Expected the package 'workflow' of parquet-to-triton. Received: {workflow.__file__}, which has "
+        "the same name and comes before it on Python's path. Rename it."
+    ) from error
+
 from loader.errors import LoaderError
-from workflow.first_use import at_first_use
 
 if TYPE_CHECKING:
     from loader.frameworks.array_loader import ArrayLoader

@@ -2,6 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+try:
+    from workflow.first_use import at_first_use
+except ModuleNotFoundError as error:
+    import workflow
+
+    raise ImportError(
+        f"Expected the package 'workflow' of parquet-to-triton. Received: {workflow.__file__}, which has "
+        "the same name and comes before it on Python's path. Rename it."
+    ) from error
+
 from serving.errors import (
     ClientError,
     ColumnError,
@@ -12,7 +22,6 @@ from serving.errors import (
     ServerUnavailableError,
     UnknownModelError,
 )
-from workflow.first_use import at_first_use
 
 if TYPE_CHECKING:
     from serving.async_client import AsyncEnsembleClient

@@ -3,8 +3,17 @@
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+try:
+    from workflow.first_use import at_first_use
+except ModuleNotFoundError as error:
+    import workflow
+
+    raise ImportError(
+        f"Expected the package 'workflow' of parquet-to-triton. Received: {workflow.__file__}, which has "
+        "the same name and comes before it on Python's path. Rename it."
+    ) from error
+
 from training.errors import TrainingError
-from workflow.first_use import at_first_use
 
 if TYPE_CHECKING or find_spec("tensorflow") is not None:
     # Importing them tells Keras of them, which it needs to load a model that has them.

@@ -88,3 +88,11 @@ def test_the_package_is_a_program_and_tells_its_version():
     command = [sys.executable, "-m", "exporter", "--version"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert text == f"parquet-to-triton {version('parquet-to-triton')}\n"
+
+
+@pytest.mark.parametrize("package", ["exporter", "loader", "serving", "training"])
+def test_a_workflow_of_ones_own_is_named(package, tmp_path):
+    (tmp_path / "workflow.py").write_text("")
+    told = last_line(f"import {package}", tmp_path)
+    assert told.startswith("ImportError: Expected the package 'workflow' of parquet-to-triton.")
+    assert f"Received: {tmp_path / 'workflow.py'}, which has the same name" in told
