@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 try:
     from workflow.first_use import at_first_use
-except ModuleNotFoundError as error:
+except ModuleNotFoundError as error:  # here, since no module of ours can say it then
     import workflow
 
     raise ImportError(
