@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import faiss
 import numpy as np
+import onnx
 import pytest
 
 from exporter.write.onnx.nearest_items import nearest_to_onnx
@@ -44,6 +45,21 @@ def exact_step(ids):
         vector=TensorSpec("vector", "float32", (None, WIDTH)),
         signature=SimpleNamespace(outputs=outputs),
     )
+
+
+def test_the_exact_step_has_a_row_to_search_for_in_a_request_without_rows(tmp_path, ids):
+    """onnxruntime before 1.31 divides by zero in TopK otherwise, which ends the server."""
+    model = nearest_to_onnx(exact_step(ids))
+    (best,) = (node for node in model.proto.graph.node if node.op_type == "TopK")
+    model.proto.graph.output.append(
+        onnx.helper.make_tensor_value_info(best.input[0], onnx.TensorProto.FLOAT, ["M", COUNT])
+    )
+    model.write(tmp_path)
+    session = open_session(tmp_path / "model.onnx")
+    for rows in (0, 1, 3):
+        item, score, searched = session.run(None, {"vector": VECTORS[:rows]})
+        assert item.shape == score.shape == (rows, K)
+        assert len(searched) == max(rows, 1)
 
 
 def test_it_answers_as_the_exact_step(tmp_path, ids):
