@@ -217,15 +217,17 @@ def loss_weights(words: Sequence[str] | None) -> dict[str, float] | None:
     Raises:
         CommandError: an argument of another form.
     """
-    try:
-        found = by_output(words or (), "--loss-weight")
-        weights = {output: float(numbers[-1]) for output, numbers in found.items()}
-    except ValueError:
-        weights = {"": 0.0}
-    if "" in weights:
-        raise CommandError(
-            f"Expected --loss-weight as OUTPUT=WEIGHT, such as click=2. Received: {words}."
-        )
+    weights = {}
+    for word in words or ():
+        output, _, weight = word.rpartition("=")
+        try:
+            weights[output] = float(weight)
+        except ValueError:
+            output = ""
+        if not output:
+            raise CommandError(
+                f"Expected --loss-weight as OUTPUT=WEIGHT, such as click=2. Received: {word!r}."
+            )
     return weights or None
 
 

@@ -69,22 +69,23 @@ def compile_settings(
         name: _usual_metrics(losses[name]) if metrics is None else _checked_metrics(given)
         for name, given in _of_outputs("metrics", metrics, names).items()
     }
-    weights = None if loss_weights is None else _of_outputs("loss_weights", loss_weights, names)
-    for weight in (weights or {}).values():
-        if (
-            isinstance(weight, bool)
-            or not isinstance(weight, (int, float, type(None)))
-            or (weight or 0) < 0
-        ):
+    weights = None
+    if loss_weights is not None:
+        given = _of_outputs("loss_weights", loss_weights, names)
+        weights = {name: 1.0 if weight is None else weight for name, weight in given.items()}
+        if not all(_is_weight(weight) for weight in weights.values()):
             raise TrainingError(
                 f"Expected loss_weights as numbers from 0. Received: {loss_weights!r}."
             )
     if len(names) > 1:
         counted = {name: [*map(_another, each)] for name, each in counted.items()}
-        full = weights and {name: 1.0 if w is None else float(w) for name, w in weights.items()}
-        return {"loss": losses, "metrics": counted, "loss_weights": full}
+        return {"loss": losses, "metrics": counted, "loss_weights": weights}
     (one,), (each,) = losses.values(), counted.values()
     return {"loss": one, "metrics": each, "loss_weights": weights and [*weights.values()]}
+
+
+def _is_weight(weight: Any) -> bool:
+    return isinstance(weight, (int, float)) and not isinstance(weight, bool) and weight >= 0
 
 
 def _of_outputs(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:

@@ -104,10 +104,8 @@ class SplitStep:
             result = self._run(border, y, weight, joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
             backward, arrived = _backward(tape, border, result.lookup_gradients, sources)
-            gradients, looked_up = (
-                _by_variable(held, backward),
-                gradients_of_tables(lookups, arrived),
-            )
+            gradients = _by_variable(held, backward)
+            looked_up = gradients_of_tables(lookups, arrived)
             _expect_lookups_alone(held, gradients, looked_up)
             gradients |= looked_up
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
