@@ -9,7 +9,6 @@ from typing import Any, Literal
 from loader.files.layout import BatchLayout
 from loader.frameworks.loader_methods import LoaderMethods
 from loader.opening.open_loader import (
-    BatchMaker,
     Data,
     Device,
     arguments_in,
@@ -134,7 +133,8 @@ class ArrayLoader(LoaderMethods):
         from loader.opening.device import open_device  # noqa: PLC0415 - it imports TensorFlow
 
         opened = open_device(device, data)
-        return replace(opened, transport=DeviceBatches(opened.transport, self._from_gpu))
+        transport = DeviceBatches(opened.transport, self._from_gpu, self._columns_of_gpu)
+        return replace(opened, transport=transport)
 
     def _current_worker(self) -> tuple[int, int] | None:
         """The number of workers and this one's number, if the framework knows them."""
@@ -150,6 +150,14 @@ class ArrayLoader(LoaderMethods):
     def _from_gpu(self, tensor: Any) -> Any:
         """A tensor of TensorFlow on a GPU as the framework's tensor."""
         return tensor
+
+    def _columns_of_gpu(self, batch: Any, transport: Any) -> Sequence[Any] | None:
+        """The columns of a batch's matrices as the framework's tensors, or None to convert each.
+
+        Args:
+            batch: a `loader.gpu.blocks.DeviceBatch`, whose memory is aligned.
+            transport: the `loader.gpu.transport.DeviceTransport`.
+        """
 
 
 @dataclass(frozen=True)
@@ -176,14 +184,19 @@ class DeviceBatches:
     Attributes:
         transport: gives batches to TensorFlow.
         convert: makes the framework's tensor of one of TensorFlow's.
+        columns: makes the framework's tensors of a batch's memory, or returns None.
     """
 
-    transport: BatchMaker
+    transport: Any
     convert: Callable[[Any], Any]
+    columns: Callable[[Any, Any], Sequence[Any] | None]
 
     def to_batch(self, batch: Any) -> Any:
         """See `BatchMaker`."""
-        return self._converted(self.transport.to_batch(batch))
+        columns = self.columns(batch, self.transport) if batch.block.columns else None
+        if columns is None:
+            return self._converted(self.transport.to_batch(batch))
+        return self.transport.format.batch_of(columns, batch.parts, self.convert)
 
     def _converted(self, part: Any) -> Any:
         if isinstance(part, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -62,6 +63,18 @@ class JaxLoader(ArrayLoader):
     def _from_gpu(self, tensor: Any) -> Any:
         return jax.dlpack.from_dlpack(ExportedTensor(tensor))
 
+    def _columns_of_gpu(self, batch: Any, transport: Any) -> Sequence[Any] | None:
+        from loader.gpu.dlpack import ExportedView  # noqa: PLC0415 - it imports TensorFlow
+
+        matrices = batch.matrices()
+        sizes = {matrix.itemsize for matrix in matrices}
+        if 8 in sizes and not jax.config.jax_enable_x64:
+            return None
+        # As integers, which nothing rounds or makes another NaN.
+        bits = [matrix.view(f"i{matrix.itemsize}") for matrix in matrices]
+        taken = [jax.dlpack.from_dlpack(ExportedView(each, transport.number)) for each in bits]
+        return _cut(taken, transport.format.dtypes)
+
     def _tensors(self, arrays: Sequence[Any]) -> Iterable[Any]:
         if not jax.config.jax_enable_x64:
             arrays = [_in_32_bits(each) if each.dtype.itemsize == 8 else each for each in arrays]
@@ -77,6 +90,21 @@ class JaxLoader(ArrayLoader):
 @jax.jit
 def _copy(*arrays: Any) -> Any:
     return arrays
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _cut(matrices: Sequence[Any], dtypes: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
+    """The columns of matrices, by one compiled function: an array costs JAX more than its copy.
+
+    Args:
+        matrices: integers (columns, rows, 1).
+        dtypes: for each of their columns the dtype of the bits, and its own.
+    """
+    return [
+        jax.lax.bitcast_convert_type(column, bits).astype(dtype)
+        for matrix, own in zip(matrices, dtypes, strict=True)
+        for column, (bits, dtype) in zip(matrix, own, strict=True)
+    ]
 
 
 def _expect_32_bits(layout: BatchLayout) -> None:

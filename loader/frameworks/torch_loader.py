@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.dlpack import from_dlpack
 
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
@@ -82,6 +83,16 @@ class TorchLoader(ArrayLoader, IterableDataset):
 
     def _from_gpu(self, tensor: Any) -> Any:
         return torch.from_dlpack(ExportedTensor(tensor))
+
+    def _columns_of_gpu(self, batch: Any, transport: Any) -> Sequence[Any]:
+        from loader.gpu.dlpack import capsule_of  # noqa: PLC0415 - it imports TensorFlow
+
+        pairs = zip(batch.columns(), transport.format.places, strict=True)
+        found = [(from_dlpack(capsule_of(view, transport.number)), place) for view, place in pairs]
+        return [
+            column if place.dtype is None else column.to(getattr(torch, place.dtype.name))
+            for column, place in found
+        ]
 
 
 class _KeptBatches:

@@ -34,17 +34,21 @@ class DeviceBatch(NamedTuple):
 
     Attributes:
         parts: the tensors that `BatchFormat.specs` describes.
-        block: `DeviceBlock.columns` of the block that contains this batch.
+        block: the block that contains this batch.
         number: index of this batch in the block.
     """
 
     parts: Sequence[tf.Tensor]
-    block: Sequence[Array]
+    block: DeviceBlock
     number: int
 
+    def matrices(self) -> list[Array]:
+        """The matrices, (columns, rows, 1), as views of their memory; empty where it is not aligned."""
+        return [matrix[self.number] for matrix in self.block.matrices]
+
     def columns(self) -> list[Array]:
-        """Columns of the matrices, as views of their memory; empty where it is not aligned."""
-        return [column[self.number] for column in self.block]
+        """Columns of the matrices, likewise."""
+        return [column[self.number] for column in self.block.columns]
 
 
 @dataclass(frozen=True)
@@ -53,17 +57,19 @@ class DeviceBlock:
 
     Attributes:
         parts: the parts of each batch.
-        columns: the columns of all batches' matrices, as views of their memory; empty where it is
-            not aligned. Reading them on the host, as `repr` would, is invalid.
+        matrices: the matrices of all batches, as views of their memory; empty where it is not
+            aligned. Reading them on the host, as `repr` would, is invalid.
+        columns: the matrices' columns, likewise.
     """
 
     parts: Sequence[Sequence[tf.Tensor]]
+    matrices: Sequence[Array] = field(default=(), repr=False)
     columns: Sequence[Array] = field(default=(), repr=False)
 
     def batches(self, batch_size: int) -> Iterator[DeviceBatch]:
         """Iterate over the batches; the block was cut for this batch size."""
         del batch_size
-        return map(DeviceBatch, self.parts, itertools.repeat(self.columns), itertools.count())
+        return map(DeviceBatch, self.parts, itertools.repeat(self), itertools.count())
 
 
 class DeviceBlocks:
@@ -125,7 +131,7 @@ class DeviceBlocks:
     def _block(self, cut: CutBatches) -> DeviceBlock:
         if cut.matrices and all(map(_is_aligned, cut.matrices)):
             arrays = [as_array(matrix) for matrix in cut.matrices]
-            return DeviceBlock(cut.parts, self._format.columns(arrays))
+            return DeviceBlock(cut.parts, arrays, self._format.columns(arrays))
         return DeviceBlock(cut.parts)
 
 

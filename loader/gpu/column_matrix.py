@@ -12,9 +12,10 @@ for bit, and get their dtypes at the end.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -177,17 +178,39 @@ class BatchFormat:
         ]
         return self._arranged(columns, parts)
 
-    def tensors_of(
-        self, columns: Sequence[tf.Tensor], parts: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor]:
-        """The result of `tensors`, from columns that `columns` has cut out of the matrices."""
-        places = itertools.chain(*self._places[0])
-        narrowed = [place.narrow(column) for column, place in zip(columns, places, strict=True)]
-        return self._arranged(narrowed, parts)
+    @cached_property
+    def places(self) -> list[ColumnPlace]:
+        """The places of the columns that `columns` cuts out of the matrices."""
+        return [*itertools.chain(*self._places[0])]
 
-    def _arranged(self, columns: list[tf.Tensor], parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    @cached_property
+    def dtypes(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """For each column of each matrix the dtype of its bits, and its own."""
+        return tuple(
+            tuple((widened(member.dtype), member.dtype) for member in members)
+            for members in self.matrices.values()
+        )
+
+    def batch_of(
+        self, columns: Sequence[Any], parts: Sequence[tf.Tensor], convert: Callable[[Any], Any]
+    ) -> Any:
+        """A batch of a framework's tensors.
+
+        Args:
+            columns: those of the matrices, in the order of `places` and of their own dtypes.
+            parts: of the batch.
+            convert: makes a tensor of TensorFlow the framework's.
+        """
+        return self.layout.pack(self._arranged([*columns], parts, convert))
+
+    def _arranged(
+        self,
+        columns: list[Any],
+        parts: Sequence[tf.Tensor],
+        convert: Callable[[Any], Any] = lambda tensor: tensor,
+    ) -> list[Any]:
         lists = zip(parts[len(self.matrices) :], self._places[1], strict=True)
-        found = columns + [place.restore(part) for part, place in lists]
+        found = columns + [convert(place.restore(part)) for part, place in lists]
         return [found[number] for number in self._order]
 
     def columns(self, matrices: Sequence[Array]) -> list[Array]:

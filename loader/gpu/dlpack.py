@@ -9,6 +9,7 @@ TensorFlow sees them.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -63,6 +64,18 @@ def device_number(name: str) -> int:
     return _KINDS[device.device_type] | device.device_index << 32
 
 
+def capsule_of(view: Array, device: int) -> Any:
+    """A DLPack capsule of a view of a result of `as_array`.
+
+    Args:
+        view: contiguous.
+        device: the `device_number` of the memory's device.
+    """
+    capsule = view.__dlpack__()
+    _words(capsule, _NAME)[_DEVICE] = device
+    return capsule
+
+
 def as_tensor(view: Array, device: int) -> tf.Tensor:
     """A view of a result of `as_array` as a tensor over the same memory.
 
@@ -70,6 +83,25 @@ def as_tensor(view: Array, device: int) -> tf.Tensor:
         view: contiguous, and aligned as TensorFlow's kernels require.
         device: the `device_number` of the memory's device.
     """
-    capsule = view.__dlpack__()
-    _words(capsule, _NAME)[_DEVICE] = device
-    return from_dlpack(capsule)
+    return from_dlpack(capsule_of(view, device))
+
+
+class ExportedView:
+    """A view of a result of `as_array` for a framework that takes objects of DLPack's protocol.
+
+    Args:
+        view: contiguous.
+        device: the `device_number` of the memory's device.
+    """
+
+    def __init__(self, view: Array, device: int) -> None:
+        self._view = view
+        self._device = device
+
+    def __dlpack__(self, **_: Any) -> Any:
+        """A capsule of the memory, which keeps it alive; the consumer's wishes are ignored."""
+        return capsule_of(self._view, self._device)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The kind and the number of the device."""
+        return self._device & 0xFFFFFFFF, self._device >> 32

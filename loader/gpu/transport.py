@@ -20,14 +20,18 @@ class DeviceTransport:
     Args:
         batch_format: how columns travel.
         device: TensorFlow's name of the GPU.
+
+    Attributes:
+        format: see above.
+        number: DLPack's number of the GPU.
     """
 
     def __init__(self, batch_format: BatchFormat, device: str) -> None:
         self.device = device
         self.specs = batch_format.specs
         self.element_spec = batch_spec(batch_format.specs, self._make)
-        self._format = batch_format
-        self._number = device_number(device)
+        self.format = batch_format
+        self.number = device_number(device)
         self._called: list[DirectCall] = []
 
     def call(self, function: Callable[..., Any], inputs: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -45,14 +49,15 @@ class DeviceTransport:
 
     def to_batch(self, batch: DeviceBatch) -> Any:
         """A batch of eager tensors, most of them made without a TensorFlow operation."""
-        if not batch.block:
+        if not batch.block.columns:
             return self._make(batch.parts)
-        columns = [as_tensor(view, self._number) for view in batch.columns()]
-        return self._format.layout.pack(self._format.tensors_of(columns, batch.parts))
+        pairs = zip(batch.columns(), self.format.places, strict=True)
+        columns = [place.narrow(as_tensor(view, self.number)) for view, place in pairs]
+        return self.format.batch_of(columns, batch.parts, lambda tensor: tensor)
 
     def _make(self, parts: Sequence[tf.Tensor]) -> Any:
         """A batch of tensors, eager or in a graph, by operations."""
-        return self._format.layout.pack(self._format.tensors(parts))
+        return self.format.layout.pack(self.format.tensors(parts))
 
     def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Elements are made where they are used; a separate thread hands them over.

@@ -1,6 +1,7 @@
 """Batches as JAX arrays are those of `ArrayLoader`; `make test-frameworks` runs these."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -127,22 +128,39 @@ def as_gpu(monkeypatch):
     )
 
 
-@pytest.mark.usefixtures("as_gpu")
-def test_tensors_of_tensorflow_become_arrays_of_jax(frame):
-    from loader import JaxLoader
+def columns_of(batch):
+    """All arrays of a batch, in its order."""
+    x, y = batch
+    pairs = [part if isinstance(part, tuple) else (part,) for part in (*x.values(), y)]
+    return [np.asarray(one) for pair in pairs for one in pair]
 
-    frame = frame.cast({"user": pl.Int32, "genres": pl.List(pl.Int32)})
-    with (
-        JaxLoader(frame, 64, **COLUMNS, seed=7, device="gpu:0") as loader,
-        ArrayLoader(frame, 64, **COLUMNS, seed=7) as arrays,
-    ):
-        for (x, y), (others, label) in zip(loader, arrays, strict=True):
-            assert isinstance(y, jax.Array)
-            np.testing.assert_array_equal(x["user"], others["user"])
-            np.testing.assert_array_equal(x["price"], others["price"].astype(np.float32))
-            for half, other in zip(x["genres"], others["genres"], strict=True):
-                np.testing.assert_array_equal(half, other)
-            np.testing.assert_array_equal(y, label)
+
+@pytest.mark.parametrize("batch_size", [64, 50])  # at aligned addresses, and at others
+@pytest.mark.parametrize(
+    ("bits", "left_out"),
+    [(64, ()), (32, ("int64",)), (32, ("int64", "float64"))],
+    ids=["64", "32, narrowed", "32"],
+)
+def test_batches_of_a_gpu_become_arrays_of_jax(bits, left_out, batch_size, request):
+    """The bits of integers are NaN to the floats that carry them."""
+    from gpu_rows import LAYOUT, device_batches, make_frame
+
+    from loader import JaxLoader
+    from loader.frameworks.array_loader import DeviceBatches
+
+    if bits == 64:
+        request.getfixturevalue("in_64_bits")
+    kept = tuple(column for column in LAYOUT.features if column.type.dtype not in left_out)
+    layout = replace(LAYOUT, features=kept)
+    batches, transport = device_batches(layout, make_frame(130), batch_size)
+    hooks = (partial(hook, None) for hook in (JaxLoader._from_gpu, JaxLoader._columns_of_gpu))
+    taken = DeviceBatches(transport, *hooks)
+    for batch in batches:
+        received = columns_of(taken.to_batch(batch))
+        for found, expected in zip(received, columns_of(transport.to_batch(batch)), strict=True):
+            narrowed = bits == 32 and expected.dtype == np.float64
+            assert found.dtype == (np.float32 if narrowed else expected.dtype)
+            np.testing.assert_array_equal(found, expected.astype(found.dtype))
 
 
 @pytest.mark.usefixtures("as_gpu")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
 import numpy as np
 import polars as pl
 import tensorflow as tf
+
+from loader import ArrayLoader
 
 SETTINGS = {
     "label_names": ["label"],
@@ -45,3 +51,45 @@ def assert_same_batches(received, expected):
     for ours, theirs in zip(*both, strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def framework_loader(loader, folder, device):
+    """Makes loaders of another framework; small blocks, so that the memory of the first ones is used
+    again."""
+    given = {**SETTINGS, "device": device, "shuffle": False, "buffer_size": 2_000_000}
+    given.pop("sparse_as_dense")
+    frame = make_frame()
+    for number, part in enumerate((frame[:40_000], frame[40_000:])):
+        part.write_parquet(folder / f"{number}.parquet", row_group_size=7_000)
+    return partial(loader, folder, 4096, **given)
+
+
+def arrays_of(make):
+    """The same batches, read by the CPU as numpy arrays."""
+    given = {name: value for name, value in make.keywords.items() if name != "device"}
+    with ArrayLoader(*make.args, **given) as arrays:
+        return list(arrays)
+
+
+def flat(part):
+    """All tensors of a batch, in its order."""
+    if isinstance(part, dict):
+        part = tuple(part.values())
+    return [one for each in part for one in flat(each)] if isinstance(part, tuple) else [part]
+
+
+@dataclass(frozen=True)
+class Noting:
+    """A loader's transport that notes the batches of which it makes tensors.
+
+    Attributes:
+        transport: makes them.
+        batches: as it received them.
+    """
+
+    transport: Any
+    batches: list[Any] = field(default_factory=list)
+
+    def to_batch(self, batch):
+        self.batches.append(batch)
+        return self.transport.to_batch(batch)

@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
-from training import TrainingError, models, optimizers, train
+from training import TrainingError, compile_model, models, optimizers, train
+from training.layers import EmbeddingCollection
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -67,6 +68,95 @@ def test_all_options_at_once(load, tmp_path):
     )  # fmt: skip
     assert report.samples == 2 * ROWS
     assert report.val_auc >= 0.95
+
+
+MAKERS = {
+    "sgd": partial(optimizers.SGD, 0.5),
+    "momentum": partial(optimizers.SGD, 0.1, momentum=0.9),
+    "clipnorm": partial(optimizers.SGD, 0.5, clipnorm=0.01),
+    "adagrad": partial(optimizers.Adagrad, 0.1),
+    "adam": partial(optimizers.Adam, 0.01),
+    "float16": lambda: optimizers.LossScaleOptimizer(optimizers.Adagrad(0.1)),
+    "keras": partial(keras.optimizers.Adagrad, 0.1),
+}
+
+
+@pytest.fixture
+def whole_floats():
+    """Products in float32 of all their bits."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    yield
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+
+
+@pytest.mark.usefixtures("whole_floats")
+@pytest.mark.parametrize("optimizer", MAKERS)
+@pytest.mark.parametrize("lists", [False, True], ids=["ids", "lists"])
+def test_the_split_step_changes_tables_as_keras_step_does(optimizer, lists):
+    """Small columns and large ones, frequent ids and ids that are unknown."""
+    random, rows = np.random.default_rng(0), 20_000
+    small, large = {"user": (IDS, 8), "item": (200_000, 8)}, {"tags": (50, 8), "words": (90_000, 8)}
+    x = {name: random.zipf(1.3, (rows, 1)) % (height + 1) for name, (height, _) in small.items()}
+    x["age"] = random.normal(size=(rows, 1)).astype("float32")
+    for name, (height, _) in large.items() if lists else ():
+        lengths = random.integers(0, 8, (rows, 1))
+        x[name] = (random.zipf(1.3, (lengths.sum(), 1)) % (height + 1), lengths)
+    x = tf.nest.map_structure(tf.constant, x)
+    y = tf.constant((random.random((rows, 1)) < 0.5).astype("float32"))
+    found = []
+    for split in (False, True):
+        keras.utils.set_random_seed(0)
+        dtypes = dict.fromkeys(small, "int64")
+        model = models.mlp((small, large if lists else {}), ["age"], hidden=(32,), id_dtypes=dtypes)
+        compile_model(model, MAKERS[optimizer](), split=split)
+        before = model.get_weights()
+        losses = [float(model.train_on_batch(x, y)) for _ in range(3)]
+        found.append((losses, model.get_weights()))
+    (expected, weights), (losses, own) = found
+    assert losses == pytest.approx(expected, rel=1e-4)
+    for received, other, first in zip(own, weights, before, strict=True):
+        assert not np.array_equal(other, first)
+        np.testing.assert_allclose(received, other, rtol=1e-3, atol=2e-5)
+
+
+def make_two_outputs():
+    """One network for two labels, over a table."""
+    keras.utils.set_random_seed(0)
+    user, age = keras.Input((1,), name="user", dtype="int64"), keras.Input((1,), name="age")
+    vectors = EmbeddingCollection({"user": (IDS, 16)})({"user": user})["user"]
+    x = keras.layers.Dense(32, "relu")(keras.layers.Concatenate()([vectors, age]))
+    outputs = {
+        "click": keras.layers.Dense(1, "sigmoid", name="click")(x),
+        "amount": keras.layers.Dense(1, name="amount")(x),
+    }
+    return keras.Model({"user": user, "age": age}, outputs)
+
+
+@pytest.mark.parametrize("settings", [{}, {"precision": "bfloat16"}], ids=["float32", "bfloat16"])
+def test_the_split_step_trains_several_outputs_as_keras_does(settings):
+    random = np.random.default_rng(0)
+    x = {
+        "user": random.integers(0, IDS, (20_000, 1)),
+        "age": random.normal(size=(20_000, 1)).astype("float32"),
+    }
+    y = {"click": (x["age"] > 0).astype("float32"), "amount": 2 * x["age"] + 1}
+    found = []
+    for each in ({"split": False}, {"split": True, "steps_per_execution": 4, **settings}):
+        model = make_two_outputs()
+        compile_model(
+            model, optimizers.Adagrad(0.05), {"click": "binary_crossentropy", "amount": "mse"},
+            metrics={"click": ["auc"], "amount": ["mae"]},
+            loss_weights={"click": 1.0, "amount": 0.5}, **each,
+        )  # fmt: skip
+        runs = [model.fit(x, y, batch_size=4096, shuffle=False, verbose=0).history for _ in "ab"]
+        found.append((runs, model.get_weights()))
+    (expected, weights), (histories, split) = found
+    tolerance = {"rel": 0.02, "abs": 0.005} if settings else {"abs": 1e-4}
+    for run, one in zip(histories, expected, strict=True):
+        received = {name: values[0] for name, values in run.items()}
+        assert received == pytest.approx({n: v[0] for n, v in one.items()}, **tolerance)
+    for own, others in zip(split, weights, strict=True):
+        np.testing.assert_allclose(own, others, rtol=0, atol=0.05 if settings else 1e-4)
 
 
 def test_a_run_that_is_given_up_ends_as_one_that_was_not(load, tmp_path):

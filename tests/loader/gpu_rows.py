@@ -8,7 +8,10 @@ import tensorflow as tf
 
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType
+from loader.gpu.blocks import DeviceBlocks
 from loader.gpu.column_matrix import BatchFormat, GpuRows, carrier, widened
+from loader.gpu.transport import DeviceTransport
+from loader.order.epoch_plan import Chunk, Piece
 
 LAYOUT = BatchLayout(
     (
@@ -111,6 +114,16 @@ class PolarsReader:
             for c in self.batch_format.ragged
         ]
         return GpuRows(*(tuple(map(tf.constant, found)) for found in (matrices, padded, values)))
+
+
+def device_batches(layout: BatchLayout, frame: pl.DataFrame, batch_size: int):
+    """Batches of a frame as the GPU path makes them, in the CPU's memory, and their transport."""
+    batch_format = BatchFormat(layout)
+    reader = PolarsReader(batch_format, frame)
+    chunk = Chunk((Piece("f", 0, 0, len(frame), 0),))
+    blocks = DeviceBlocks(reader, batch_format, "/cpu:0").in_order([[chunk]], batch_size)
+    batches = [batch for block in blocks for batch in block.batches(batch_size)]
+    return batches, DeviceTransport(batch_format, "/cpu:0")
 
 
 class PartsStream:

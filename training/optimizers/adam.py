@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from training.optimizers.rows import SparseRows
 from training.optimizers.scatter import add, put
 from training.private import state_of
+
+_MOMENTS = ("_momentums", "_velocities")
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -33,11 +37,32 @@ class Adam(SparseRows, keras.optimizers.Adam):
         0.9
     """
 
+    def update_step(self, gradient: Any, variable: tf.Variable, learning_rate: Any) -> None:
+        """Update as Keras does, by one operation for each variable instead of a dozen."""
+        if isinstance(gradient, tf.IndexedSlices) or self.amsgrad:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        first, second = (state_of(self, name, variable) for name in _MOMENTS)
+        step = tf.cast(self.iterations + 1, variable.dtype)
+        beta_1, beta_2 = (tf.cast(beta, variable.dtype) for beta in (self.beta_1, self.beta_2))
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=first.handle,
+            v=second.handle,
+            beta1_power=beta_1**step,
+            beta2_power=beta_2**step,
+            lr=tf.cast(learning_rate, variable.dtype),
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=tf.cast(self.epsilon, variable.dtype),
+            grad=tf.cast(gradient, variable.dtype),
+        )
+
     def update_rows(
         self, variable: tf.Variable, rows: tf.Tensor, gradient: tf.Tensor, rate: tf.Tensor
     ) -> None:
         """See `SparseRows.update_rows`."""
-        momentums, velocities = (state_of(self, k, variable) for k in ("_momentums", "_velocities"))
+        momentums, velocities = (state_of(self, name, variable) for name in _MOMENTS)
         first = _decay(momentums, rows, gradient, self.beta_1)
         second = _decay(velocities, rows, tf.square(gradient), self.beta_2)
         if self.amsgrad:

@@ -16,9 +16,8 @@ from training.parallel.lengths import NUMBERS, common_length, lengthened, zero_a
 from training.parallel.workers import Workers
 from training.private import layers_of
 from training.sharding.layout import layout_of
-from training.split.table_gradient import TableGradient
+from training.split.table_gradient import TableGradient, gradient_of_table
 from training.tables.shared_table import SharedTable
-from training.tables.side_by_side import LookedRows, side_by_side_of
 
 # A tensor with the variable that it is about.
 _Local = tuple[tf.Tensor, keras.Variable]
@@ -163,7 +162,11 @@ class Exchange:
         ]
         changes = [(v.value - old, v) for v, old in zip(changing, before, strict=True)]
         on_gpu = self._collectives.on_gpu
-        sent = [self._on_gpu_sent(*each) if on_gpu else distinct_rows(*each) for each in tables]
+        optimizer = self._model.optimizer
+        sent = [
+            gradient_of_table(*each, optimizer) if on_gpu else distinct_rows(*each)
+            for each in tables
+        ]
         rows = [each for gradient in sent for each in _rows_of_lists(gradient)]
         counts = None
         if self.looks_up:
@@ -196,18 +199,6 @@ class Exchange:
         for place, (variable, old, total) in enumerate(zip(changing, before, totals, strict=True)):
             # The mean of changes: that of equal values might differ from them in the last bit.
             variable.assign(old + (total if place < metrics else total / self.workers.size))
-
-    def _on_gpu_sent(
-        self, gradient: tf.IndexedSlices | list[LookedRows], table: keras.Variable
-    ) -> TableGradient:
-        lookups = gradient
-        if isinstance(gradient, tf.IndexedSlices):
-            columns = side_by_side_of(table)
-            rows = tf.cast(gradient.indices, tf.int64)
-            lookups = [LookedRows(rows, gradient.values, columns, is_list=columns is None)]
-        # Where a gradient of zero changes nothing, it does not matter which rows have one.
-        marks = not getattr(self._model.optimizer, "linear", False)
-        return TableGradient(lookups, table, marks=marks)
 
     def _on_gpu(
         self,

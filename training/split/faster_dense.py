@@ -58,7 +58,7 @@ class HostDense(keras.layers.Dense):
 
     def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:
         """As `keras.layers.Dense`."""
-        parts = _parts(inputs)
+        parts = concatenated(inputs)
         widths = [part.shape[1] for part in parts]
         # Several products of medium size take longer than one.
         if len(parts) == 1 or 2 * max(widths) < sum(widths):
@@ -73,7 +73,7 @@ class HostDense(keras.layers.Dense):
         return x if self.activation is None else self.activation(x)
 
 
-def _parts(tensor: tf.Tensor) -> list[tf.Tensor]:
+def concatenated(tensor: tf.Tensor) -> list[tf.Tensor]:
     """The parts that the graph concatenated into a matrix; or the tensor itself.
 
     Gradients then bypass the matrix. A caller that wants the gradient of the matrix has to pass it
@@ -84,7 +84,7 @@ def _parts(tensor: tf.Tensor) -> list[tf.Tensor]:
         return [tensor]
     operation = tensor.op
     if operation.type == "Cast":  # of mixed precision
-        parts = _parts(operation.inputs[0])
+        parts = concatenated(operation.inputs[0])
         return [tf.cast(part, tensor.dtype) for part in parts] if len(parts) > 1 else [tensor]
     if operation.type != "ConcatV2" or tf.get_static_value(operation.inputs[-1]) not in (1, -1):
         return [tensor]

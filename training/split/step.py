@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,11 +16,15 @@ from training.split import replicas
 from training.split.choice import either
 from training.split.cut import SplitModel, cut, is_compilable
 from training.split.exchange import Exchange, by_row
+from training.split.faster_dense import concatenated
 from training.split.precision import faster
+from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
 
 # Shapes are known on the host, which decides by them.
 _HOST = "/cpu:0"
+# Columns of a part that is joined with its neighbours.
+_NARROW = 16
 
 
 class _Result(NamedTuple):
@@ -83,7 +88,8 @@ class SplitStep:
         tables = self.parts.lookup.trainable_variables
         # Decided here, since checks of ids are switched on and off after compiling.
         joined = is_compilable(self.parts)
-        ready, apart, kind = [], "", tf.float32
+        sums_rows = self._exchange is None and self._on_gpu and takes_rows(self.model.optimizer)
+        ready, apart, kind = [], _HOST if sums_rows else "", tf.float32
         if self._exchange is not None:
             ready = self._exchange.begin(x, y, without_lists=joined)
             apart, kind = self._exchange.apart, self._exchange.kind
@@ -100,14 +106,16 @@ class SplitStep:
                 recorded(tape, ready, apart, kind) as lookups,
             ):
                 tape.watch([table.value for table in held])
-                border = self._look_up(x)
-            result = self._run(border, y, weight, joined=False)
+                # Joined in the tower, together with what it computes with them.
+                parts = [_in_few(concatenated(tensor)) for tensor in self._look_up(x)]
+            result = self._run(parts, y, weight, joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
-            backward, arrived = _backward(tape, border, result.lookup_gradients, sources)
+            looked_up = keras.tree.flatten(parts)
+            backward, arrived = _backward(tape, looked_up, result.lookup_gradients, sources)
             gradients = _by_variable(held, backward)
-            looked_up = gradients_of_tables(lookups, arrived)
-            _expect_lookups_alone(held, gradients, looked_up)
-            gradients |= looked_up
+            of_lookups = gradients_of_tables(lookups, arrived)
+            _expect_lookups_alone(held, gradients, of_lookups)
+            gradients |= of_lookups
         gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
         variables = self.model.trainable_variables
         # A step that finds no batch fails; before that it must neither count nor draw random
@@ -118,6 +126,8 @@ class SplitStep:
             self._assign(result.updates)
         logs = self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
         ordered = [gradients.get(id(variable)) for variable in variables]
+        if sums_rows:
+            ordered = [self._summed(*pair) for pair in zip(ordered, variables, strict=True)]
         if self._exchange is not None:
             ordered, logs = self._exchange(ordered, variables, by_row(x, y), before, ready)
         with tf.control_dependencies([predicted]):
@@ -144,6 +154,17 @@ class SplitStep:
             self.model.compute_metrics(None, y, outputs, sample_weight=weight)
             self.model.reset_metrics()
 
+    def _summed(self, gradient: Any, variable: keras.Variable) -> Any:
+        """A gradient on a GPU; that of a table with fewer rows, if it then costs less to apply."""
+        optimizer = self.model.optimizer
+        of_one_lookup = isinstance(gradient, tf.IndexedSlices)
+        # A sum of rows that are read once takes as long as adding them to the table.
+        if isinstance(gradient, list) or (
+            of_one_lookup and not getattr(optimizer, "linear", False)
+        ):
+            return gradient_of_table(gradient, variable, optimizer).alone()
+        return gradient
+
     def _look_up(self, x: Any) -> list[tf.Tensor]:
         """Inputs of the tower."""
         border = keras.tree.flatten(self.parts.lookup(x, training=True))
@@ -165,14 +186,21 @@ class SplitStep:
         return either(is_full, self.compiled, self.plain, given, y, weight, joined)
 
     def _compute(self, given: Any, y: Any, weight: Any, joined: bool) -> _Result:
-        """Forward and backward, from the features if `joined`, else from the looked-up vectors."""
+        """Forward and backward, from the features if `joined`, else from what was looked up.
+
+        Args:
+            given: the features, or for each tensor of the border its parts.
+            y: labels.
+            weight: sample weights, or None.
+            joined: whether the lookups take place here.
+        """
         trainable = [tf.convert_to_tensor(v.value) for v in self.parts.tower.trainable_variables]
         tables = self.parts.lookup.trainable_variables
-        sources = [table.value for table in tables] if joined else list(given)
+        sources = [table.value for table in tables] if joined else keras.tree.flatten(given)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([*trainable, *(tensor for tensor in sources if tensor.dtype.is_floating)])
             with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
-                border = self._look_up(given) if joined else given
+                border = self._look_up(given) if joined else list(map(_joined, given))
                 outputs, loss = self._forward(border, y, weight, scope)
                 scaled = self.model.optimizer.scale_loss(loss)
                 self._track_loss(loss, _rows(given, y))
@@ -259,6 +287,17 @@ def _taken(model: keras.Model, x: Any) -> Any:
     if isinstance(x, dict) and isinstance(model.input, dict):
         return {name: tensor for name, tensor in x.items() if name in model.input}
     return x
+
+
+def _in_few(parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The parts, neighbours with few numbers joined: XLA asks for each number in which part it is."""
+    runs = itertools.groupby(parts, key=lambda part: len(parts) > 1 and part.shape[1] < _NARROW)
+    return [one for narrow, run in runs for one in ([_joined([*run])] if narrow else run)]
+
+
+def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The tensor whose parts `concatenated` found."""
+    return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
 def _widened(data: Any) -> Any:

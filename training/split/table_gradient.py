@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from training.optimizers.rows import SparseRows
 from training.parallel.collectives import Collectives
 from training.parallel.lengths import dtype_of_rows, lengthened
-from training.tables.side_by_side import LookedRows
+from training.tables.side_by_side import LookedRows, side_by_side_of
 
 # Rows of a small column: of fewer than a batch has on a GPU, most occur in it several times.
 SMALL = 1 << 16
+# A GPU adds to one place one after the other, so frequent rows are summed in several copies: of a
+# column of lists the first rows, the frequent ones where ids are numbered by frequency, as Categorify
+# does; of other columns all, if so many copies have no more than so many numbers.
+FIRST, _COPIES = 1 << 10, 32
 
 
 @dataclass(frozen=True)
@@ -42,19 +47,19 @@ class TableGradient:
     """The gradient of a table on this worker.
 
     Gradients of small columns are summed by row: there are fewer rows than lookups, and as many on all
-    workers.
+    workers. So are those of the first rows of large columns of lists.
 
     Args:
         lookups: what was looked up in the table.
         table: the variable.
-        marks: whether it matters which rows were looked up: without, all rows of small columns count
+        marks: whether it matters which rows were looked up: without, all rows that are summed count
             as such, some with a gradient of zero.
 
     Attributes:
         height: number of rows of the table.
         shape: of the table.
         sent: of large columns, and of unknown ones.
-        small: of the rows of small columns the sums (m, width), and if it matters 1 for each row that
+        small: of the rows that are summed the sums (m, width), and if it matters 1 for each row that
             was looked up, else 0, (m,); empty if there are none.
     """
 
@@ -65,29 +70,55 @@ class TableGradient:
         self.shape = tf.constant(tuple(table.shape), tf.int64)
         whole = ((0, self.height),)
         columns_of = [looked.columns or whole for looked in lookups]
-        starts = sorted({c for columns in columns_of for c in columns if c[1] <= SMALL})
-        ends = [*itertools.accumulate(height for _, height in starts)]
-        # What is added to the number of a row to have its place among the sums.
-        shifts = {
-            column: end - column[1] - column[0] for column, end in zip(starts, ends, strict=True)
-        }
+        # The rows that are summed: for each first one their number.
+        spans: dict[int, int] = {}
+        for looked, columns in zip(lookups, columns_of, strict=True):
+            for start, height in columns:
+                if (summed := _summed(height, looked)) > 0:
+                    spans[start] = max(summed, spans.get(start, 0))
+        ends = [*itertools.accumulate(spans[start] for start in sorted(spans))]
+        places = {start: end - spans[start] for start, end in zip(sorted(spans), ends, strict=True)}
         self._small_rows = np.concatenate(
-            [np.zeros(0, np.int64), *(np.arange(start, start + height) for start, height in starts)]
+            [np.zeros(0, np.int64), *(np.arange(s, s + spans[s]) for s in sorted(spans))]
         )
         self.sent: list[SentRows] = []
-        places, values = [], []
+        sums = _Sums(ends[-1] if ends else 0, table.shape[1], marks=marks)
         for looked, columns in zip(lookups, columns_of, strict=True):
-            small = [n for n, column in enumerate(columns) if column in shifts]
-            if small:
-                own = tf.constant([shifts[columns[n]] for n in small], tf.int64)
-                places.append(tf.reshape(_taken(looked.rows, len(columns), small) + own, [-1]))
-                own_values = _taken(looked.values, len(columns), small)
-                values.append(tf.reshape(own_values, [-1, table.shape[1]]))
-            large = tuple(n for n in range(len(columns)) if n not in small)
-            if large:
-                sent = SentRows(looked.rows, looked.values, len(columns), large, looked.is_list)
-                self.sent.append(sent)
-        self.small = _sums(places, values, ends[-1], marks=marks) if ends else []
+            if looked.is_list and looked.columns:
+                self._add_list(sums, looked, places)
+            else:
+                self._add_columns(sums, looked, columns, places)
+        self.small = sums.found()
+
+    def _add_columns(
+        self,
+        sums: _Sums,
+        looked: LookedRows,
+        columns: Sequence[tuple[int, int]],
+        places: dict[int, int],
+    ) -> None:
+        summed = [_summed(height, looked) > 0 for _, height in columns]
+        if any(summed):
+            # Negative for rows of large columns: a selection would copy the values.
+            shifts = [
+                (places[start] if small else -self.height) - start
+                for (start, _), small in zip(columns, summed, strict=True)
+            ]
+            rows = tf.reshape(looked.rows, [-1, len(columns)])
+            sums.add(tf.reshape(rows + tf.constant(shifts, tf.int64), [-1]), looked.values)
+        large = tuple(n for n, small in enumerate(summed) if not small)
+        if large:
+            sent = SentRows(looked.rows, looked.values, len(columns), large, looked.is_list)
+            self.sent.append(sent)
+
+    def _add_list(self, sums: _Sums, looked: LookedRows, places: dict[int, int]) -> None:
+        ((start, height),) = looked.columns or ()
+        summed = _summed(height, looked)
+        numbers = looked.rows - start
+        sums.add_list(places[start], summed, numbers, looked.values)
+        if summed < height:
+            rows = tf.where(numbers < summed, tf.constant(self.height, tf.int64), looked.rows)
+            self.sent.append(SentRows(rows, looked.values, 1, (0,), is_list=True))
 
     @property
     def lists(self) -> list[tf.Tensor]:
@@ -110,42 +141,155 @@ class TableGradient:
     def exchanged(self, collectives: Collectives, kind: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         """The mean gradient of all workers, in a function of XLA: values, and numbers of rows.
 
-        A row of a small column that nobody looked up has a number beyond the table, which a GPU
+        A row that is summed and that nobody looked up has a number beyond the table, which a GPU
         ignores.
 
         Args:
             collectives: the workers.
             kind: dtype in which the gradients of rows travel.
         """
+        dtype = dtype_of_rows(self.height)
+        values, rows = self._joined(
+            collectives.summed,
+            lambda rows: collectives.joined(rows, dtype),
+            lambda values: collectives.joined(values, kind),
+        )
+        return values / collectives.size, rows
+
+    def alone(self) -> tf.IndexedSlices:
+        """The gradient of this worker alone, with such numbers of rows."""
+
+        def same(tensor: tf.Tensor) -> tf.Tensor:
+            return tensor
+
+        return tf.IndexedSlices(*self._joined(same, same, same), self.shape)
+
+    def _joined(
+        self,
+        summed: Callable[[tf.Tensor], tf.Tensor],
+        rows_of_all: Callable[[tf.Tensor], tf.Tensor],
+        values_of_all: Callable[[tf.Tensor], tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         rows, values = [], []
         if self.small:
             of_small = tf.constant(self._small_rows, tf.int64)
             if len(self.small) > 1:
-                marks = collectives.summed(self.small[1])
+                marks = summed(self.small[1])
                 of_small = tf.where(marks > 0, of_small, tf.constant(self.height, tf.int64))
             rows.append(of_small)
-            values.append(collectives.summed(self.small[0]))
+            values.append(summed(self.small[0]))
         for sent in self.sent:
             large = _taken(sent.rows, sent.columns, sent.large)
-            rows.append(collectives.joined(tf.reshape(large, [-1]), dtype_of_rows(self.height)))
+            rows.append(rows_of_all(tf.reshape(large, [-1])))
             large = _taken(sent.values, sent.columns, sent.large)
-            values.append(collectives.joined(tf.reshape(large, [-1, large.shape[-1]]), kind))
-        mean = tf.concat(values, axis=0) / collectives.size
-        return mean, tf.concat(rows, axis=0)
+            values.append(values_of_all(tf.reshape(large, [-1, large.shape[-1]])))
+        return tf.concat(values, axis=0), tf.concat(rows, axis=0)
 
 
-def _sums(
-    places: list[tf.Tensor], values: list[tf.Tensor], count: int, *, marks: bool
-) -> list[tf.Tensor]:
-    """Sums by place, and marks."""
-    # Not one sum of all, which would copy the values.
-    pairs = zip(values, places, strict=True)
-    found = [tf.add_n([tf.math.unsorted_segment_sum(*pair, count) for pair in pairs])]
-    if marks:
-        at = tf.concat(places, axis=0)
-        ones = tf.ones_like(at, tf.float32)
-        found.append(tf.tensor_scatter_nd_update(tf.zeros([count]), at[:, tf.newaxis], ones))
-    return found
+def gradient_of_table(
+    gradient: tf.IndexedSlices | Sequence[LookedRows], table: keras.Variable, optimizer: Any
+) -> TableGradient:
+    """The gradient of a table, of all its lookups together or of each.
+
+    Args:
+        gradient: on a GPU.
+        table: the variable.
+        optimizer: what it is for.
+    """
+    lookups = gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        columns = side_by_side_of(table)
+        rows = tf.cast(gradient.indices, tf.int64)
+        lookups = [LookedRows(rows, gradient.values, columns, is_list=columns is None)]
+    # Where a gradient of zero changes nothing, it does not matter which rows have one.
+    return TableGradient(lookups, table, marks=not getattr(optimizer, "linear", False))
+
+
+def takes_rows(optimizer: Any) -> bool:
+    """Whether an optimizer updates rows alone, and ignores rows beyond a table."""
+    return isinstance(getattr(optimizer, "inner_optimizer", optimizer), SparseRows)
+
+
+def _summed(height: int, looked: LookedRows) -> int:
+    """How many rows of a column are summed: its first ones."""
+    if looked.columns is None and looked.is_list:
+        return height if height <= SMALL else 0
+    if height <= SMALL:
+        return height
+    return min(height, FIRST) if looked.is_list else 0
+
+
+class _Sums:
+    """Sums of gradients by place.
+
+    Args:
+        count: of places.
+        width: of the gradients.
+        marks: whether to mark the places to which something was added.
+    """
+
+    def __init__(self, count: int, width: int, *, marks: bool) -> None:
+        self._count = count
+        self._width = width
+        self._marks = marks
+        # Not one sum of all, which would copy the values.
+        self._parts: list[tf.Tensor] = []
+        self._places: list[tf.Tensor] = []
+
+    def add(self, places: tf.Tensor, values: tf.Tensor) -> None:
+        """Add values (n, width) at places (n,); those at negative ones are left out."""
+        self._places.append(places)
+        copies = max(1, _COPIES // self._width)
+        if copies == 1:
+            self._parts.append(tf.math.unsorted_segment_sum(values, places, self._count))
+            return
+        at = places * copies + _lanes(tf.shape(places)[0], copies)
+        found = tf.math.unsorted_segment_sum(values, at, self._count * copies)
+        copied = tf.reshape(found, [self._count, copies, self._width])
+        self._parts.append(tf.reduce_sum(copied, axis=1))
+
+    def add_list(self, start: int, summed: int, numbers: tf.Tensor, values: tf.Tensor) -> None:
+        """Add values of a list's column.
+
+        Args:
+            start: the place of its first row.
+            summed: how many of its rows are summed.
+            numbers: of rows of the column, (n,).
+            values: (n, width).
+        """
+        several = min(summed, FIRST)
+        copies = several * _COPIES
+        at = numbers * _COPIES + _lanes(tf.shape(numbers)[0], _COPIES)
+        if several < summed:
+            at = tf.where(numbers < several, at, numbers + (copies - several))
+        at = tf.where(numbers < summed, at, tf.constant(-1, tf.int64))
+        found = tf.math.unsorted_segment_sum(values, at, copies + summed - several)
+        first = tf.reshape(found[:copies], [several, _COPIES, self._width])
+        sums = tf.concat([tf.reduce_sum(first, axis=1), found[copies:]], axis=0)
+        self._parts.append(tf.pad(sums, [[start, self._count - start - summed], [0, 0]]))
+        if self._marks:
+            outside = tf.constant(-1, tf.int64)
+            self._places.append(tf.where(numbers < summed, numbers + start, outside))
+
+    def found(self) -> list[tf.Tensor]:
+        """The sums, and the marks if wanted; nothing if there are no places."""
+        if not self._parts:
+            return []
+        found = [tf.add_n(self._parts) if len(self._parts) > 1 else self._parts[0]]
+        if self._marks:
+            at = tf.concat(self._places, axis=0)
+            at = tf.where(at < 0, tf.constant(self._count, tf.int64), at)
+            ones = tf.ones_like(at, tf.float32)
+            marks = tf.zeros([self._count + 1])
+            found.append(tf.tensor_scatter_nd_update(marks, at[:, tf.newaxis], ones)[:-1])
+        return found
+
+
+def _lanes(count: tf.Tensor, copies: int) -> tf.Tensor:
+    """0, 1, ... up to the number of copies, over and over, computed on the GPU: int64 (count,)."""
+    block = tf.constant(np.arange(1024) % copies, tf.float64)
+    blocks = tf.ones([-(-count // 1024), 1], tf.float64) * block
+    return tf.cast(tf.reshape(blocks, [-1])[:count], tf.int64)
 
 
 def _taken(tensor: tf.Tensor, count: int, columns: Sequence[int]) -> tf.Tensor:

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from loader.frameworks.array_loader import DeviceBatches
+from loader.gpu.blocks import DeviceBatch, DeviceBlock
 from loader.gpu.exported_tensor import ExportedTensor
 
 
@@ -38,11 +39,14 @@ def test_numpy_takes_the_memory_itself(tensor):
 def test_each_tensor_of_a_batch_is_converted(tensor):
     class Transport:
         def to_batch(self, batch):
-            return batch
+            return batch.parts
 
     batches = DeviceBatches(
-        Transport(), lambda each: Consumer(ExportedTensor(each)).values.tolist()
+        Transport(),
+        lambda each: Consumer(ExportedTensor(each)).values.tolist(),
+        lambda _batch, _transport: None,
     )
-    found = batches.to_batch(({"user": tensor, "tags": (tensor, tensor)}, tensor))
+    parts = ({"user": tensor, "tags": (tensor, tensor)}, tensor)
+    found = batches.to_batch(DeviceBatch(parts, DeviceBlock([parts]), 0))
     expected = [[1], [2], [3]]
     assert found == ({"user": expected, "tags": (expected, expected)}, expected)

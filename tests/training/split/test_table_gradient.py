@@ -53,7 +53,6 @@ def together(gradient, table):
 
 def dense(rows, values, height):
     inside = rows < height
-    assert not values[~inside].any()
     found = np.zeros((height, values.shape[1]))
     np.add.at(found, rows[inside], values[inside])
     return found
@@ -87,9 +86,16 @@ def test_a_row_whose_gradient_is_zero_counts_as_looked_up(layer, monkeypatch):
     assert {*rows.numpy()[rows < table.shape[0]]} == {*gradient.indices.numpy()}
 
 
-@pytest.mark.parametrize("limit", [0, 10, 50, 1000])
-def test_lookups_of_lists_and_ids_in_one_table_are_divided_by_column(limit, monkeypatch):
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize(
+    ("limit", "first"), [(1, 1), (10, 4), (50, 9), (50, 20), (1000, 4), (1000, 1000)]
+)
+def test_lookups_of_lists_and_ids_in_one_table_are_divided_by_column(
+    limit, first, marks, monkeypatch
+):
+    """Of large columns of lists the first rows are summed, and so are not among those that travel."""
     monkeypatch.setattr(table_gradient, "SMALL", limit)
+    monkeypatch.setattr(table_gradient, "FIRST", first)
     random = np.random.default_rng(0)
     layer = EmbeddingCollection(SIZES | LISTS, shared={"friend": "user"})
     inputs = ids_of(random)
@@ -103,16 +109,22 @@ def test_lookups_of_lists_and_ids_in_one_table_are_divided_by_column(limit, monk
         total = weighted(layer, inputs)
     upstream = tape.gradient(total, [looked.vectors for looked in lookups])
     (parts,) = gradients_of_tables(lookups, upstream).values()
-    found = TableGradient(parts, table, marks=False)
+    found = TableGradient(parts, table, marks=marks)
     large = [name for name, (height, _) in LISTS.items() if height + 1 > limit]
     assert [len(rows) for rows in found.lists] == [counts[name] for name in large]
+    frequent = [layer._tables[0].offsets[name] + row for name in large for row in range(first)]
+    assert not np.isin(np.concatenate([[-1], *found.lists]), frequent).any()
+    alone = found.alone()
+    if marks:
+        rows = alone.indices.numpy()
+        assert {*rows[rows < table.shape[0]]} == {*gradient.indices.numpy()}
     # As if another worker had the longest list.
     found.lengthen(iter([tf.constant(int(counts[name]) + 3) for name in large]))
     values, rows = found.exchanged(ALONE, tf.float32)
     expected = tf.convert_to_tensor(gradient).numpy()
-    np.testing.assert_allclose(
-        dense(rows.numpy(), values.numpy(), table.shape[0]), expected, atol=1e-5
-    )
+    for each, numbers in ((values, rows), (alone.values, alone.indices)):
+        received = dense(numbers.numpy(), each.numpy(), table.shape[0])
+        np.testing.assert_allclose(received, expected, atol=1e-5)
 
 
 def test_rows_travel_in_16_bits_if_wanted_and_sums_do_not(layer, monkeypatch):
