@@ -34,6 +34,9 @@ _PLACES = {
     "bytes a row": rf"\| parquet, our loader, shuffled; [^|]*\|[^|]*\|[^|]*\| {_NUMBER} \|",
     "one GPU, ours": rf"on two, ours {_NUMBER} and",
     "two GPUs, ours": rf"on two, ours [\d.]+ and {_NUMBER}\.",
+    "split step, 1": rf"from files, a host of four\**? \| 1 \| {_NUMBER} \|",
+    "split step, 2": rf"from files, a host of four\**? \| 2 \| {_NUMBER} \|",
+    "split step, 4": rf"from files, a host of four\**? \| 4 \| {_NUMBER} \|",
     "one request ms": rf"Criteo-like: 13 counts and 26 ids.*?\| fused_onnx \| {_NUMBER} \|",
     "server us": rf"Criteo-like: 13 counts and 26 ids.*?\| fused_onnx \|(?:[^|]*\|){{7}} {_NUMBER} \|",
 }
@@ -358,6 +361,13 @@ def mirrored_ratio(figures: Mapping[str, float]) -> float:
     return 2 * alone / (alone + fitted(MIRRORED_REDUCE).seconds(14.4e6) + gathered)
 
 
+def split_ratio(figures: Mapping[str, float], gpus: int) -> float:
+    """Predicted speed of the split step on several GPUs, as a multiple of one."""
+    batch = 65_536
+    alone = batch / figures["split step, 1"] / 1e6
+    return gpus * alone / step_seconds(alone, gpus, ids=26 * batch, width=16, dense=14.4e6)
+
+
 def checks(figures: Mapping[str, float], runs: Mapping[str, float]) -> list[dict[str, Any]]:
     """The model beside measured runs.
 
@@ -369,6 +379,9 @@ def checks(figures: Mapping[str, float], runs: Mapping[str, float]) -> list[dict
     rows = [
         ("two H200s, MirroredStrategy, speed of one", mirrored_ratio(figures),
          figures["two GPUs, ours"] / figures["one GPU, ours"]),
+        *((f"{count} H200s, split step, speed of one", split_ratio(figures, gpus),
+           figures[f"split step, {gpus}"] / figures["split step, 1"])
+          for gpus, count in ((2, "two"), (4, "four"))),
         *((f"all-to-all of {size / 1e6:.0f} MB, ms", inside.seconds(size) * 1e3, seconds * 1e3)
           for size, seconds in ALL_TO_ALL.items()),
         *((name, work_of(name), measured) for name, measured in runs.items()),

@@ -185,7 +185,7 @@ class BatchFormat:
 
     @cached_property
     def dtypes(self) -> tuple[tuple[tuple[str, str], ...], ...]:
-        """For each column of each matrix the dtype of its bits, and its own."""
+        """The dtypes of the columns of each matrix: of the bits, and their own."""
         return tuple(
             tuple((widened(member.dtype), member.dtype) for member in members)
             for members in self.matrices.values()

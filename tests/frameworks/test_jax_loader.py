@@ -1,7 +1,5 @@
 """Batches as JAX arrays are those of `ArrayLoader`; `make test-frameworks` runs these."""
 
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import polars as pl
@@ -117,15 +115,13 @@ def test_a_large_array_is_not_copied(monkeypatch):
 
 @pytest.fixture
 def as_gpu(monkeypatch):
-    """TensorFlow's tensors, as of a GPU, in the memory of the CPU."""
-    import loader.opening.device
+    """The loaders of a frame take the way behind cuDF, in the memory of the CPU."""
+    import gpu_rows
 
-    own = loader.opening.device.open_device
-    monkeypatch.setattr(
-        loader.opening.device,
-        "open_device",
-        lambda _, data: replace(own("cpu", data), name="gpu:0"),
-    )
+    def use(frame):
+        monkeypatch.setattr("loader.opening.device.open_device", gpu_rows.open_as_gpu(frame))
+
+    return use
 
 
 def columns_of(batch):
@@ -141,32 +137,34 @@ def columns_of(batch):
     [(64, ()), (32, ("int64",)), (32, ("int64", "float64"))],
     ids=["64", "32, narrowed", "32"],
 )
-def test_batches_of_a_gpu_become_arrays_of_jax(bits, left_out, batch_size, request):
+def test_batches_of_a_gpu_become_arrays_of_jax(bits, left_out, batch_size, request, as_gpu):
     """The bits of integers are NaN to the floats that carry them."""
-    from gpu_rows import LAYOUT, device_batches, make_frame
+    from gpu_rows import LAYOUT, make_frame
 
     from loader import JaxLoader
-    from loader.frameworks.array_loader import DeviceBatches
 
     if bits == 64:
         request.getfixturevalue("in_64_bits")
-    kept = tuple(column for column in LAYOUT.features if column.type.dtype not in left_out)
-    layout = replace(LAYOUT, features=kept)
-    batches, transport = device_batches(layout, make_frame(130), batch_size)
-    hooks = (partial(hook, None) for hook in (JaxLoader._from_gpu, JaxLoader._columns_of_gpu))
-    taken = DeviceBatches(transport, *hooks)
-    for batch in batches:
-        received = columns_of(taken.to_batch(batch))
-        for found, expected in zip(received, columns_of(transport.to_batch(batch)), strict=True):
-            narrowed = bits == 32 and expected.dtype == np.float64
-            assert found.dtype == (np.float32 if narrowed else expected.dtype)
-            np.testing.assert_array_equal(found, expected.astype(found.dtype))
+    frame = make_frame(130)
+    names = [c.name for c in LAYOUT.features if c.type.dtype not in left_out]
+    padded = {"sparse_names": ["tags"], "sparse_max": {"tags": 3}} if "tags" in names else {}
+    given = {"label_names": ["label"], "cat_names": names, "shuffle": False, **padded}
+    as_gpu(frame)
+    with (
+        JaxLoader(frame, batch_size, **given, device="gpu:0") as loader,
+        ArrayLoader(frame, batch_size, **given) as arrays,
+    ):
+        for batch, others in zip(loader, arrays, strict=True):
+            for found, expected in zip(columns_of(batch), columns_of(others), strict=True):
+                narrowed = bits == 32 and expected.dtype == np.float64
+                assert found.dtype == (np.float32 if narrowed else expected.dtype)
+                np.testing.assert_array_equal(found, expected.astype(found.dtype))
 
 
-@pytest.mark.usefixtures("as_gpu")
-def test_ids_of_64_bits_are_refused_on_a_gpu(frame):
+def test_ids_of_64_bits_are_refused_on_a_gpu(frame, as_gpu):
     from loader import JaxLoader
 
+    as_gpu(frame)
     with pytest.raises(LoaderError, match=r"32 bits or fewer on a GPU.*'user', of int64.*int32"):
         JaxLoader(frame, 64, **COLUMNS, device="gpu:0")
 

@@ -1,7 +1,5 @@
 """Batches as PyTorch tensors are those of `ArrayLoader`; `make test-frameworks` runs these."""
 
-from functools import partial
-
 import numpy as np
 import polars as pl
 import pytest
@@ -116,26 +114,6 @@ def _take_share(rank, folder, meeting, results):
         users = np.concatenate([x["user"][:, 0].numpy() for x, _ in loader])
     np.save(f"{results}/{rank}.npy", users)
     torch.distributed.destroy_process_group()
-
-
-@pytest.mark.parametrize("batch_size", [64, 50])  # at aligned addresses, and at others
-def test_batches_of_a_gpu_become_tensors_of_pytorch(batch_size):
-    """The bits of integers are NaN to the floats that carry them."""
-    from gpu_rows import LAYOUT, device_batches, make_frame
-
-    from loader import TorchLoader
-    from loader.frameworks.array_loader import DeviceBatches
-
-    batches, transport = device_batches(LAYOUT, make_frame(130), batch_size)
-    hooks = (partial(hook, None) for hook in (TorchLoader._from_gpu, TorchLoader._columns_of_gpu))
-    taken = DeviceBatches(transport, *hooks)
-    for batch in batches:
-        (x, y), (others, label) = taken.to_batch(batch), transport.to_batch(batch)
-        for found, expected in [*zip(x.values(), others.values(), strict=True), (y, label)]:
-            pair = isinstance(found, tuple)
-            for one, other in zip(found, expected, strict=True) if pair else [(found, expected)]:
-                assert one.cpu().numpy().dtype == other.numpy().dtype
-                np.testing.assert_array_equal(one.cpu().numpy(), other.numpy())
 
 
 def test_strings_are_refused_by_name():

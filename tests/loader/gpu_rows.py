@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import tensorflow as tf
@@ -11,7 +13,7 @@ from loader.files.parquet_files import ColumnType
 from loader.gpu.blocks import DeviceBlocks
 from loader.gpu.column_matrix import BatchFormat, GpuRows, carrier, widened
 from loader.gpu.transport import DeviceTransport
-from loader.order.epoch_plan import Chunk, Piece
+from loader.opening.device import open_device
 
 LAYOUT = BatchLayout(
     (
@@ -116,14 +118,16 @@ class PolarsReader:
         return GpuRows(*(tuple(map(tf.constant, found)) for found in (matrices, padded, values)))
 
 
-def device_batches(layout: BatchLayout, frame: pl.DataFrame, batch_size: int):
-    """Batches of a frame as the GPU path makes them, in the CPU's memory, and their transport."""
-    batch_format = BatchFormat(layout)
-    reader = PolarsReader(batch_format, frame)
-    chunk = Chunk((Piece("f", 0, 0, len(frame), 0),))
-    blocks = DeviceBlocks(reader, batch_format, "/cpu:0").in_order([[chunk]], batch_size)
-    batches = [batch for block in blocks for batch in block.batches(batch_size)]
-    return batches, DeviceTransport(batch_format, "/cpu:0")
+def open_as_gpu(frame: pl.DataFrame):
+    """A stand-in for `loader.opening.device.open_device`: the GPU path behind cuDF, on the CPU."""
+
+    def opened(_, data):
+        batch_format = BatchFormat(data.layout)
+        transport = DeviceTransport(batch_format, "/cpu:0")
+        source = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
+        return replace(open_device("cpu", data), name="gpu:0", source=source, transport=transport)
+
+    return opened
 
 
 class PartsStream:

@@ -211,7 +211,7 @@ def takes_rows(optimizer: Any) -> bool:
 
 
 def _summed(height: int, looked: LookedRows) -> int:
-    """How many rows of a column are summed: its first ones."""
+    """The number of first rows of a column that are summed."""
     if looked.columns is None and looked.is_list:
         return height if height <= SMALL else 0
     if height <= SMALL:
