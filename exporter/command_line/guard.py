@@ -52,7 +52,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             if context.obj:
                 raise
-            _print(error, as_json=arguments.get("as_json", False))
+            print_error(error, as_json=arguments.get("as_json", False))
             raise typer.Exit(1) from None
 
     # Typer reads the parameters from both.
@@ -65,7 +65,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _print(error: Exception, *, as_json: bool) -> None:
+def print_error(error: Exception, *, as_json: bool = False) -> None:
+    """Print an error: a line of standard error, or an object of JSON on standard output."""
     if as_json:
         fields = {"error": _line(error), "type": type(error).__name__}
         typer.echo(json.dumps(fields, indent=2))

@@ -338,6 +338,19 @@ except SystemExit:
     assert [line.split(" ", 2)[2] for line in done.stderr.splitlines()] == ["fit 50%"]
 
 
+@pytest.mark.parametrize("home", ["/proc/none", "/dev/null"])
+def test_completion_without_a_home_is_one_line(home):
+    # Typer looks at the parents of the program for the kind of shell.
+    words = ["bash", "-c", f'{sys.executable} -c "{PROGRAM}" --install-completion; exit $?']
+    environment = os.environ | {"HOME": home}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: Expected to be able to write the completion of your shell")
+    assert home in line
+    assert "--show-completion" in line
+
+
 METRICS = """nvt_input_values_total{model="shop",version="1",column="age"} 60000
 nvt_input_nulls_total{model="shop",version="1",column="age"} 40000
 nvt_training_null_ratio{model="shop",version="1",column="age"} 0.1
