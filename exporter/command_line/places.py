@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +37,32 @@ def write_text(path: Path, text: str) -> None:
 
     with write_errors(path):
         path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[None]:
+    """Fill a new folder, or an empty one. If it fails, the disk is as it was before.
+
+    Args:
+        folder: the folder, made here if it is missing.
+
+    Raises:
+        WorkflowError: something cannot be written, such as on a full disk.
+    """
+    from workflow.files.durable import remove_if_empty  # noqa: PLC0415 - so that help is shown at once
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
+
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        with write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            yield
+    except BaseException:
+        for path in folder.iterdir() if folder.is_dir() else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in missing:
+            remove_if_empty(path)
+        raise
 
 
 Html = Annotated[

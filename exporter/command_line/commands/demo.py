@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
-from exporter.command_line.places import write_text
+from exporter.command_line.places import filling, write_text
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, answer
 from exporter.plan.runtime import RUNTIMES
@@ -52,7 +52,7 @@ def demo(
             typer.echo(text)
 
     options = ServingOptions(runtime=runtime)
-    with write_errors(output):
+    with filling(output):
         raw, movie_table = _make_up(output, rows)
     movies = ["movieId"] >> ops.JoinExternal(movie_table, on="movieId")
     label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"), tags=["target"])
@@ -103,7 +103,6 @@ def _make_up(output: Path, rows: int) -> tuple[Path, object]:
     users, movies = random.integers(0, rows // 50, rows), random.zipf(1.3, rows) % MOVIES
     liking = random.normal(size=rows // 50)[users] + random.normal(size=MOVIES)[movies]
     rating = np.clip(np.round(2 * (3 + liking)) / 2, 0.5, 5)
-    output.mkdir(parents=True)
     path = output / "ratings.parquet"
     pl.DataFrame({"userId": users, "movieId": movies, "rating": rating}).write_parquet(path)
     genres = [["Drama"], ["Comedy", "War"], [], ["Drama", "Thriller"]]
