@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +37,19 @@ def write_text(path: Path, text: str) -> None:
 
     with write_errors(path):
         path.write_text(text, encoding="utf-8")
+
+
+def save_network(model: Any, path: Path) -> None:
+    """Write a Keras model to a .keras file, replaced by one rename.
+
+    Raises:
+        WorkflowError: it cannot be written, such as on a full disk.
+    """
+    from workflow.files.durable import replacing  # noqa: PLC0415 - so that help is shown at once
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
+
+    with write_errors(path), replacing(path, path.suffix) as draft:
+        model.save(draft)
 
 
 @contextmanager

@@ -26,11 +26,6 @@ NullValue = Annotated[
     ),
 ]
 RowsPerFile = Annotated[int, typer.Option(min=1, help="Rows of a file; the last one has the rest.")]
-Compression = Annotated[str, typer.Option(help="snappy, zstd, lz4 or uncompressed.")]
-Shuffle = Annotated[
-    bool, typer.Option("--shuffle", help="Write the rows in a random order, over all files.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Of the random order.")]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option(

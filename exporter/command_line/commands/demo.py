@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
-from exporter.command_line.places import filling, write_text
+from exporter.command_line.places import filling, save_network, write_text
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, answer
 from exporter.plan.runtime import RUNTIMES
@@ -44,8 +44,6 @@ def demo(
     from training import models, train  # noqa: PLC0415
     from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
-    from workflow.files.durable import replacing  # noqa: PLC0415
-    from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
     def tell(text: str) -> None:
         if not as_json:
@@ -63,8 +61,7 @@ def demo(
     model = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=16, output_name="score")
     report = train(model, KerasSequenceLoader(output / "train", batch_size=4096))
     network = output / "model.keras"
-    with write_errors(network), replacing(network, ".keras") as draft:
-        model.save(draft)
+    save_network(model, network)
     tell(f"train     {str(report).splitlines()[0]}")
     exported = export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
     tell(f"export    {output / 'models'}, runtime {runtime}")
