@@ -164,7 +164,7 @@ def _skew(
 
 def _is_whole(counts: pl.DataFrame, column: ColumnSchema) -> bool:
     if column.info.kind == "float":
-        return bool(counts.select((_VALUE == _VALUE.floor()).all()).item())
+        return bool(counts.select(_VALUE.eq(_VALUE.floor()).all()).item())
     return column.info.kind in ("int", "uint")
 
 
