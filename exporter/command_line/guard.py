@@ -90,6 +90,12 @@ def _is_output_closed() -> bool:
     return any(event & select.POLLERR for _, event in look.poll(0))
 
 
+def is_own(error: Exception) -> bool:
+    """Whether an error is one of this package's, or says how to install what it lacks."""
+    is_missing = isinstance(error, ModuleNotFoundError) and what_is_missing(error) is not None
+    return is_missing or type(error).__module__.split(".")[0] in PACKAGES
+
+
 def _line(error: Exception) -> str:
     """Text of an error: ours in full, any other one in a line with its type."""
     if isinstance(error, ModuleNotFoundError) and (reason := what_is_missing(error)):
@@ -98,7 +104,7 @@ def _line(error: Exception) -> str:
         place = error.filename or "the command's files and its output"
         return cannot_write(place, error.strerror)
     text = str(error).strip()
-    if type(error).__module__.split(".")[0] in PACKAGES:
+    if is_own(error):
         return text
     reason = in_a_line(error) or "no message."
     return f"{type(error).__name__}: {reason} `ensemble --verbose ...` shows where."

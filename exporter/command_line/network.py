@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -86,6 +87,7 @@ class NetworkOptions:
     def _built(self, workflow: Any, labels: Sequence[str]) -> Any:
         from training import models  # noqa: PLC0415 - so that help is shown at once
         from workflow import Schema  # noqa: PLC0415
+        from workflow.operator.settings import settled  # noqa: PLC0415
 
         columns = [c for c in workflow.output_schema.columns if c.name not in labels]
         options: dict[str, Any] = {"dropout": self.dropout or 0.0}
@@ -105,7 +107,9 @@ class NetworkOptions:
             for name, parameter in inspect.signature(make).parameters.items()
             if name not in _OWN_OPTIONS
         }
-        options |= values(self.model_option, kinds, "--model-option")
+        hints = typing.get_type_hints(make)
+        for name, value in values(self.model_option, kinds, "--model-option").items():
+            options[name] = settled(self.model, name, value, hints[name])
         return make(Schema(columns), **options)
 
     def _expect_own(self) -> None:

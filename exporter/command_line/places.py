@@ -24,7 +24,7 @@ def expect_place(path: Path | None) -> None:
         CommandError: its folder does not exist, or it is a folder itself.
     """
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise CommandError(f"Expected a file in a folder that exists. Received: {path}.")
+        raise CommandError(f"Expected a file in a folder that exists. Received: {str(path)!r}.")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from exporter.command_line.guard import CommandError
+from exporter.command_line.guard import CommandError, is_own
+from workflow.errors import in_a_line
 
 
 def load_object(place: str, attribute: str) -> Any:
@@ -20,7 +22,8 @@ def load_object(place: str, attribute: str) -> Any:
         attribute: the attribute if the place names none.
 
     Raises:
-        CommandError: there is no such file, module or attribute.
+        CommandError: there is no such file, module or attribute, or the file fails for a reason that is
+            none of this package's errors.
     """
     where, _, named = place.partition(":")
     module = _run_file(Path(where)) if where.endswith(".py") else _import(where)
@@ -43,8 +46,23 @@ def _run_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # It may import modules beside it, as when Python runs it.
     sys.path.insert(0, str(path.parent.absolute()))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        if is_own(error):
+            raise
+        raise CommandError(
+            f"Expected {path} to run. Received: {type(error).__name__}: {in_a_line(error).rstrip('.')}"
+            f"{_line_of(path, error)}. `ensemble --verbose ...` shows where."
+        ) from error
     return module
+
+
+def _line_of(path: Path, error: Exception) -> str:
+    """The last line of a file that an error has passed, in words; empty if none was run."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in frames if Path(f.filename).absolute() == path.absolute()]
+    return f", in line {lines[-1]}" if lines else ""
 
 
 def _import(name: str) -> ModuleType:

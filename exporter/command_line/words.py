@@ -94,8 +94,8 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
     """
     read: dict[str, Any] = {}
     for word in words or ():
-        name, _, text = word.partition("=")
-        if name not in kinds:
+        name, equals, text = word.partition("=")
+        if name not in kinds or not equals:
             raise CommandError(
                 f"Expected {option} NAME=VALUE, the name among {', '.join(kinds)}. Received: {word!r}."
             )

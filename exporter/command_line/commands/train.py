@@ -166,7 +166,9 @@ def train(
     validate_ids: Annotated[
         bool, typer.Option("--validate-ids", help="Check ids in every step, to find a mistake.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the weights and the order of rows.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of the weights and the order of rows.")
+    ] = 0,
     storage_option: StorageOption = None,
     as_json: Json = False,
 ) -> None:

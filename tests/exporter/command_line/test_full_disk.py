@@ -46,9 +46,7 @@ def test_the_place_and_the_remedy_are_said(command, place, full_disk):
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize("size", [50, 1500])
 @pytest.mark.parametrize("command", ["init {}", "demo {} --rows 1000"])
-def test_a_second_try_finds_the_folder_as_the_first_did(
-    command, size, exists, tmp_path, full_disk
-):
+def test_a_second_try_finds_the_folder_as_the_first_did(command, size, exists, tmp_path, full_disk):
     folder = tmp_path / "new" / "shop"
     if exists and command.startswith("init"):
         folder.mkdir(parents=True)

@@ -40,7 +40,12 @@ def test_cudf_and_tensorflow_mean_the_same_gpu(monkeypatch, visible, device, num
 def test_a_readers_options_take_the_cpu_unless_a_gpu_is_asked_for(monkeypatch, tmp_path):
     pl.DataFrame({"a": [1, 2, 3], "b": [0, 1, 0]}).write_parquet(tmp_path / "a.parquet")
     see_gpus(monkeypatch, "012")
-    options = {"batch_size": 2, "cont_names": ["a"], "label_names": ["b"], "reader_kwargs": {"cache": False}}
+    options = {
+        "batch_size": 2,
+        "cont_names": ["a"],
+        "label_names": ["b"],
+        "reader_kwargs": {"cache": False},
+    }
     loader = KerasSequenceLoader(tmp_path, **options)
     assert [len(x["a"]) for x, _ in loader] == [2, 1]
     with pytest.raises(LoaderError, match="Expected reader_kwargs on the CPU only"):

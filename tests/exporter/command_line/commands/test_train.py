@@ -223,6 +223,10 @@ def test_ids_out_of_range_are_found():
         ("--model resnet", "Expected a --model among mlp, wide_and_deep, dlrm, dcn, two_tower"),
         ("--model-option cross_layers=3", "Expected --model-option NAME=VALUE, the name among"),
         ("--model-option hidden=8", "Received: 'hidden=8'."),
+        (
+            "--model dcn --model-option cross_layers=many",
+            "dcn needs cross_layers as a whole number. Received: 'many'.",
+        ),
         ("--model two_tower", "Expected --query, the columns of the first tower"),
         ("--model two_tower --query usr", "either in query or in candidate"),
         ("--query user", "Received: --model mlp, --query user."),
