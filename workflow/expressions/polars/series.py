@@ -55,7 +55,7 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
 
 
 def _remedy(name: str, dtype: Any, *, is_list: bool) -> str:
-    """How to convert a column of a type that no workflow takes."""
+    """Advice for a column of a type that no workflow takes."""
     way = None if is_list else _REMEDIES.get(dtype.base_type())
     if way is None:
         return "Cast it before it enters the workflow."
