@@ -82,7 +82,13 @@ class NetworkOptions:
                 f"Expected a --model among {', '.join(KINDS)}, or file.py:name or module:name of a "
                 f"function that makes one. Received: {self.model}."
             )
-        return load_object(self.model, "make_model")(workflow)
+        make = load_object(self.model, "make_model")
+        if not callable(make):
+            raise CommandError(
+                f"Expected {self.model} to be a function that takes the workflow and returns a Keras "
+                f"model. Received: {type(make).__name__}."
+            )
+        return make(workflow)
 
     def _built(self, workflow: Any, labels: Sequence[str]) -> Any:
         from training import models  # noqa: PLC0415 - so that help is shown at once

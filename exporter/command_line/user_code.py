@@ -66,12 +66,15 @@ def _line_of(path: Path, error: Exception) -> str:
 
 
 def _import(name: str) -> ModuleType:
+    missing = CommandError(
+        f"Expected a Python file, or module:attribute. Received: {name!r}, no such module."
+    )
+    if not name:
+        raise missing
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise
-        raise CommandError(
-            f"Expected a Python file, or module:attribute. Received: {name!r}, no such module."
-        ) from None
+        raise missing from None

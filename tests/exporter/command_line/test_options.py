@@ -237,6 +237,7 @@ def test_rows_are_shuffled_and_files_are_cut():
             "lacks.py to run. Received: ModuleNotFoundError: No module named",
         ),
         ("fit own.py rows.parquet", "error: Clip needs "),
+        ("fit :flow rows.parquet", "Expected a Python file, or module:attribute. Received: ''"),
         ("inspect rows.parquet --column A", "Received: 'A'. Did you mean 'a'?"),
         (
             "inspect rows.parquet --html .",

@@ -38,6 +38,7 @@ def made(tmp_path_factory):
     workflow = Workflow(columns + label)
     workflow.fit_transform_to_parquet(folder / "rows.parquet", folder / "train")
     workflow.save(folder / "workflow")
+    (folder / "own.py").write_text("SIZE = 3\n")
     return folder
 
 
@@ -239,6 +240,10 @@ def test_ids_out_of_range_are_found():
             "Expected no --loss with --softmax, which has its own. Received: --loss mse.",
         ),
         ("--model own.py --hidden 8 --dropout 0.1", "Expected --hidden, --dropout with a --model"),
+        (
+            "--model own.py:SIZE",
+            "own.py:SIZE to be a function that takes the workflow and returns a",
+        ),
         ("--hidden 8,x", "Expected widths of layers, such as --hidden 256,128."),
         ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
         ("--learning-rate 0", "Expected a learning rate above 0."),
