@@ -193,11 +193,7 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
         ['a.parquet', 'c.parquet']
     """
     root: AnyPath = (objects or Objects()).path(str(path)) if is_url(path) else Path(path)
-    if not str(
-        path
-    ):  # which stands for this folder elsewhere, and here is a variable that is not set
-        found = []
-    elif root.is_dir():
+    if root.is_dir():
         found = [file.below(len(root.parts)) for file in _of_folder(root)]
     elif root.is_file():
         found = _of_files([root])
