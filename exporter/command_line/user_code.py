@@ -22,11 +22,19 @@ def load_object(place: str, attribute: str) -> Any:
         attribute: the attribute if the place names none.
 
     Raises:
-        CommandError: there is no such file, module or attribute, or the file fails for a reason that is
-            none of this package's errors.
+        CommandError: there is no such file, module or attribute, or running it raises an error that is
+            none of this package's.
     """
     where, _, named = place.partition(":")
-    module = _run_file(Path(where)) if where.endswith(".py") else _import(where)
+    try:
+        module = _run_file(Path(where)) if where.endswith(".py") else _import(where)
+    except Exception as error:
+        if is_own(error):
+            raise
+        raise CommandError(
+            f"Expected {where} to run. Received: {type(error).__name__}: {in_a_line(error).rstrip('.')}"
+            f"{_line_of(Path(where), error)}. `ensemble --verbose ...` shows where."
+        ) from error
     try:
         return getattr(module, named or attribute)
     except AttributeError:
@@ -46,15 +54,7 @@ def _run_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # It may import modules beside it, as when Python runs it.
     sys.path.insert(0, str(path.parent.absolute()))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        if is_own(error):
-            raise
-        raise CommandError(
-            f"Expected {path} to run. Received: {type(error).__name__}: {in_a_line(error).rstrip('.')}"
-            f"{_line_of(path, error)}. `ensemble --verbose ...` shows where."
-        ) from error
+    spec.loader.exec_module(module)
     return module
 
 

@@ -236,6 +236,10 @@ def test_rows_are_shuffled_and_files_are_cut():
             "fit lacks.py rows.parquet",
             "lacks.py to run. Received: ModuleNotFoundError: No module named",
         ),
+        (
+            "fit lacks:flow rows.parquet",
+            "Expected lacks to run. Received: ModuleNotFoundError: No mod",
+        ),
         ("fit own.py rows.parquet", "error: Clip needs "),
         ("fit :flow rows.parquet", "Expected a Python file, or module:attribute. Received: ''"),
         ("inspect rows.parquet --column A", "Received: 'A'. Did you mean 'a'?"),
