@@ -16,7 +16,7 @@ from workflow.data.sources import Source, as_path
 from workflow.errors import WorkflowError, listed
 from workflow.expressions.polars.series import schema_of
 from workflow.progress.stage import showing
-from workflow.schema.alike import did_you_mean
+from workflow.schema.alike import did_you_mean, rename_advice
 from workflow.transform.parquet_sink import ParquetSink
 from workflow.transform.pieces_in_order import in_order
 
@@ -102,7 +102,7 @@ def _selected(source: Source, keep: list[str], inputs: list[str]) -> Source:
         raise ColumnError(
             "INVALID_INPUT",
             f"Expected the columns {', '.join(names)}. Received: data without {', '.join(missing)}."
-            + did_you_mean(missing, have),
+            + rename_advice(missing, have),
         )
     return source.select(names).sound()
 

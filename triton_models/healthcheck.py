@@ -45,7 +45,7 @@ class ProbeError(Exception):
         self.is_silent = is_silent
 
 
-class Connection(Protocol):
+class ProbeConnection(Protocol):
     """Three requests to a server, over any protocol; each raises ProbeError."""
 
     def config(self, model: str, timeout: float) -> Mapping[str, Any]:
@@ -77,7 +77,7 @@ def probe(url: str, model: str, timeout: float = 10.0) -> None:
     expect_answer(HttpServer(url), model, timeout)
 
 
-def expect_answer(connection: Connection, model: str, timeout: float) -> None:
+def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> None:
     """Check that a model answers one row, or at least other clients.
 
     A server that has too much to do refuses this row, or leaves it in the queue. Then the model
@@ -109,7 +109,7 @@ def expect_answer(connection: Connection, model: str, timeout: float) -> None:
 
 
 def _expect_progress(
-    connection: Connection, model: str, before: int, timeout: float, error: ProbeError
+    connection: ProbeConnection, model: str, before: int, timeout: float, error: ProbeError
 ) -> None:
     deadline = time.monotonic() + timeout
     while connection.answered(model, timeout) <= before:
@@ -158,14 +158,14 @@ class HttpServer:
         self._root = f"{url.rstrip('/')}/v2/models"
 
     def config(self, model: str, timeout: float) -> Mapping[str, Any]:
-        """See `Connection`."""
+        """See `ProbeConnection`."""
         config: Mapping[str, Any] = fetch(f"{self._root}/{model}/config", timeout=timeout)
         return config
 
     def infer(
         self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
     ) -> Mapping[str, bool]:
-        """See `Connection`."""
+        """See `ProbeConnection`."""
         answer = fetch(
             f"{self._root}/{model}/infer", {"id": REQUEST_ID, "inputs": inputs}, timeout=timeout
         )
@@ -175,7 +175,7 @@ class HttpServer:
         }
 
     def answered(self, model: str, timeout: float) -> int:
-        """See `Connection`."""
+        """See `ProbeConnection`."""
         versions = fetch(f"{self._root}/{model}/stats", timeout=timeout)["model_stats"]
         return sum(int(one["inference_stats"]["success"]["count"]) for one in versions)
 

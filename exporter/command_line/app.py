@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from importlib.metadata import version
 from typing import Annotated
 
@@ -25,7 +26,7 @@ from exporter.command_line.commands.train import train
 from exporter.command_line.commands.transform import transform
 from exporter.command_line.commands.versions import recover, rollback, verify
 from exporter.command_line.commands.watch import watch
-from exporter.command_line.guard import guarded
+from exporter.command_line.guard import CommandError, guarded, print_error
 
 COMMANDS = (
     *(
@@ -106,7 +107,19 @@ def main() -> None:
     # and raises those that fail.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _log_progress()
-    make_app()()
+    try:
+        make_app()()
+    except (OSError, RuntimeError) as error:  # the second of a user without a home
+        if "--install-completion" not in sys.argv:
+            raise
+        print_error(
+            CommandError(
+                "Expected to be able to write the completion of your shell to your home folder. "
+                f"Received: {error}. Set HOME to a folder that you can write to, or put what "
+                "`ensemble --show-completion` prints into the file that your shell reads at its start."
+            )
+        )
+        sys.exit(1)
 
 
 def _log_progress() -> None:

@@ -110,7 +110,7 @@ class RunningServer:
 
 
 @dataclass(frozen=True)
-class Connection(RunningServer):
+class AnyServer(RunningServer):
     """Options for a client of a running server, or of one that is started for it."""
 
     shared_memory: Annotated[
@@ -130,7 +130,7 @@ class Connection(RunningServer):
 
 
 @contextmanager
-def connected(name: str, connection: Connection) -> Iterator[EnsembleClient]:
+def connected(name: str, connection: AnyServer) -> Iterator[EnsembleClient]:
     """A client of the model, closed at the end, together with a server that was started for it.
 
     Raises:

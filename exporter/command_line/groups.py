@@ -20,7 +20,8 @@ def parameters_of(command: Callable[..., None]) -> list[inspect.Parameter]:
     for parameter in _signature(command).values():
         group = _group(parameter)
         found += [parameter] if group is None else _signature(group).values()
-    return found
+    # So that those without a default, as a group has, may follow others.
+    return [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in found]
 
 
 def grouped(command: Callable[..., None], values: Mapping[str, Any]) -> dict[str, Any]:

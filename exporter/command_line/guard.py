@@ -52,7 +52,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             if context.obj:
                 raise
-            _print(error, as_json=arguments.get("as_json", False))
+            print_error(error, as_json=arguments.get("as_json", False))
             raise typer.Exit(1) from None
 
     # Typer reads the parameters from both.
@@ -65,7 +65,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _print(error: Exception, *, as_json: bool) -> None:
+def print_error(error: Exception, *, as_json: bool = False) -> None:
+    """Print an error: a line of standard error, or an object of JSON on standard output."""
     if as_json:
         fields = {"error": _line(error), "type": type(error).__name__}
         typer.echo(json.dumps(fields, indent=2))
@@ -89,6 +90,12 @@ def _is_output_closed() -> bool:
     return any(event & select.POLLERR for _, event in look.poll(0))
 
 
+def is_own(error: Exception) -> bool:
+    """Whether an error is one of this package's, or says how to install what it lacks."""
+    is_missing = isinstance(error, ModuleNotFoundError) and what_is_missing(error) is not None
+    return is_missing or type(error).__module__.split(".")[0] in PACKAGES
+
+
 def _line(error: Exception) -> str:
     """Text of an error: ours in full, any other one in a line with its type."""
     if isinstance(error, ModuleNotFoundError) and (reason := what_is_missing(error)):
@@ -97,7 +104,7 @@ def _line(error: Exception) -> str:
         place = error.filename or "the command's files and its output"
         return cannot_write(place, error.strerror)
     text = str(error).strip()
-    if type(error).__module__.split(".")[0] in PACKAGES:
+    if is_own(error):
         return text
     reason = in_a_line(error) or "no message."
     return f"{type(error).__name__}: {reason} `ensemble --verbose ...` shows where."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -81,11 +82,18 @@ class NetworkOptions:
                 f"Expected a --model among {', '.join(KINDS)}, or file.py:name or module:name of a "
                 f"function that makes one. Received: {self.model}."
             )
-        return load_object(self.model, "make_model")(workflow)
+        make = load_object(self.model, "make_model")
+        if not callable(make):
+            raise CommandError(
+                f"Expected {self.model} to be a function that takes the workflow and returns a Keras "
+                f"model. Received: {type(make).__name__}."
+            )
+        return make(workflow)
 
     def _built(self, workflow: Any, labels: Sequence[str]) -> Any:
         from training import models  # noqa: PLC0415 - so that help is shown at once
         from workflow import Schema  # noqa: PLC0415
+        from workflow.operator.settings import settled  # noqa: PLC0415
 
         columns = [c for c in workflow.output_schema.columns if c.name not in labels]
         options: dict[str, Any] = {"dropout": self.dropout or 0.0}
@@ -105,7 +113,9 @@ class NetworkOptions:
             for name, parameter in inspect.signature(make).parameters.items()
             if name not in _OWN_OPTIONS
         }
-        options |= values(self.model_option, kinds, "--model-option")
+        hints = typing.get_type_hints(make)
+        for name, value in values(self.model_option, kinds, "--model-option").items():
+            options[name] = settled(self.model, name, value, hints[name])
         return make(Schema(columns), **options)
 
     def _expect_own(self) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +24,7 @@ def expect_place(path: Path | None) -> None:
         CommandError: its folder does not exist, or it is a folder itself.
     """
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise CommandError(f"Expected a file in a folder that exists. Received: {path}.")
+        raise CommandError(f"Expected a file in a folder that exists. Received: {str(path)!r}.")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -34,6 +37,45 @@ def write_text(path: Path, text: str) -> None:
 
     with write_errors(path):
         path.write_text(text, encoding="utf-8")
+
+
+def save_network(model: Any, path: Path) -> None:
+    """Write a Keras model to a .keras file, replaced by one rename.
+
+    Raises:
+        WorkflowError: it cannot be written, such as on a full disk.
+    """
+    from workflow.files.durable import replacing  # noqa: PLC0415 - so that help is shown at once
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
+
+    with write_errors(path), replacing(path, path.suffix) as draft:
+        model.save(draft)
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[None]:
+    """Fill a new folder, or an empty one. If it fails, the disk is as it was before.
+
+    Args:
+        folder: the folder, made here if it is missing.
+
+    Raises:
+        WorkflowError: something cannot be written, such as on a full disk.
+    """
+    from workflow.files.durable import remove_if_empty  # noqa: PLC0415 - so that help is shown at once
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
+
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        with write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            yield
+    except BaseException:
+        for path in folder.iterdir() if folder.is_dir() else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in missing:
+            remove_if_empty(path)
+        raise
 
 
 Html = Annotated[

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from exporter.command_line.guard import CommandError
+from exporter.command_line.guard import CommandError, is_own
+from workflow.errors import in_a_line
 
 
 def load_object(place: str, attribute: str) -> Any:
@@ -20,10 +22,19 @@ def load_object(place: str, attribute: str) -> Any:
         attribute: the attribute if the place names none.
 
     Raises:
-        CommandError: there is no such file, module or attribute.
+        CommandError: there is no such file, module or attribute, or running it raises an error that is
+            none of this package's.
     """
     where, _, named = place.partition(":")
-    module = _run_file(Path(where)) if where.endswith(".py") else _import(where)
+    try:
+        module = _run_file(Path(where)) if where.endswith(".py") else _import(where)
+    except Exception as error:
+        if is_own(error):
+            raise
+        raise CommandError(
+            f"Expected {where} to run. Received: {type(error).__name__}: {in_a_line(error).rstrip('.')}"
+            f"{_line_of(Path(where), error)}. `ensemble --verbose ...` shows where."
+        ) from error
     try:
         return getattr(module, named or attribute)
     except AttributeError:
@@ -47,13 +58,23 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
+def _line_of(path: Path, error: Exception) -> str:
+    """The last line of a file that an error has passed, in words; empty if none was run."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in frames if Path(f.filename).absolute() == path.absolute()]
+    return f", in line {lines[-1]}" if lines else ""
+
+
 def _import(name: str) -> ModuleType:
+    missing = CommandError(
+        f"Expected a Python file, or module:attribute. Received: {name!r}, no such module."
+    )
+    if not name:
+        raise missing
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise
-        raise CommandError(
-            f"Expected a Python file, or module:attribute. Received: {name!r}, no such module."
-        ) from None
+        raise missing from None

@@ -26,11 +26,6 @@ NullValue = Annotated[
     ),
 ]
 RowsPerFile = Annotated[int, typer.Option(min=1, help="Rows of a file; the last one has the rest.")]
-Compression = Annotated[str, typer.Option(help="snappy, zstd, lz4 or uncompressed.")]
-Shuffle = Annotated[
-    bool, typer.Option("--shuffle", help="Write the rows in a random order, over all files.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Of the random order.")]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -99,8 +94,8 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
     """
     read: dict[str, Any] = {}
     for word in words or ():
-        name, _, text = word.partition("=")
-        if name not in kinds:
+        name, equals, text = word.partition("=")
+        if name not in kinds or not equals:
             raise CommandError(
                 f"Expected {option} NAME=VALUE, the name among {', '.join(kinds)}. Received: {word!r}."
             )

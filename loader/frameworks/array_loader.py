@@ -10,7 +10,7 @@ from loader.files.layout import BatchLayout
 from loader.frameworks.loader_methods import LoaderMethods
 from loader.opening.open_loader import (
     Data,
-    Device,
+    OpenedDevice,
     arguments_in,
     open_host,
     open_loader,
@@ -126,7 +126,7 @@ class ArrayLoader(LoaderMethods):
         # Keras distinguishes generators from other iterators.
         return (self._transport.to_batch(batch) for batch in self._epochs.stream(epochs))
 
-    def _open(self, device: Any, data: Data) -> Device:
+    def _open(self, device: Any, data: Data) -> OpenedDevice:
         self._check(data.layout)
         if device == "cpu":
             return open_host(data, _HostBatches(data.layout, self._tensors))

@@ -13,7 +13,7 @@ from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
 from loader.frameworks.array_loader import ArrayLoader
 from loader.gpu.exported_tensor import ExportedTensor
-from loader.opening.open_loader import Data, Device
+from loader.opening.open_loader import Data, OpenedDevice
 
 # From so many bytes on, JAX uses an array's memory in less time than a compiled function copies it.
 _BORROWED = 1 << 17
@@ -54,7 +54,7 @@ class JaxLoader(ArrayLoader):
     def _check(self, layout: BatchLayout) -> None:
         refuse_strings(layout, "JAX")
 
-    def _open(self, device: Any, data: Data) -> Device:
+    def _open(self, device: Any, data: Data) -> OpenedDevice:
         opened = super()._open(device, data)
         if opened.name != "cpu" and not jax.config.jax_enable_x64:
             _expect_32_bits(data.layout)

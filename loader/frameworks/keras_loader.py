@@ -55,10 +55,10 @@ class KerasSequenceLoader(EpochDataset):
             many as it holds, up to `parts_per_chunk` or the default. On a GPU the 190 MB that
             cuDF takes for itself count as well, up to half of the buffer.
         device: "cpu"; a GPU's number or "gpu:<number>", where cuDF decodes and batches stay; or
-            None. None takes the first GPU if cuDF is installed, the data is in files, and all
-            columns are numeric with one type in all files; else the CPU. The attribute `device`
-            names the choice. On a GPU `map` is applied where a batch is used, and other
-            transformations of `tf.data` do not work.
+            None. None takes the first GPU if cuDF is installed, the data is in local files that are
+            read without `reader_kwargs`, and all columns are numeric with one type in all files;
+            else the CPU. The attribute `device` names the choice. On a GPU `map` is applied where a
+            batch is used, and other transformations of `tf.data` do not work.
         parts_per_chunk: the fewest row groups from which a shuffled batch draws rows, as far as the
             buffer allows. A batch draws from at least 8, on a GPU 16, in any case, and from all if
             there are fewer than twice as many.

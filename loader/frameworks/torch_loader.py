@@ -15,7 +15,7 @@ from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
 from loader.frameworks.array_loader import ArrayLoader
 from loader.gpu.exported_tensor import ExportedTensor
-from loader.opening.open_loader import Data, Device
+from loader.opening.open_loader import Data, OpenedDevice
 
 
 class TorchLoader(ArrayLoader, IterableDataset):
@@ -71,7 +71,7 @@ class TorchLoader(ArrayLoader, IterableDataset):
     def _check(self, layout: BatchLayout) -> None:
         refuse_strings(layout, "PyTorch")
 
-    def _open(self, device: Any, data: Data) -> Device:
+    def _open(self, device: Any, data: Data) -> OpenedDevice:
         opened = super()._open(device, data)
         if opened.name == "cpu":
             return opened

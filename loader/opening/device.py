@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from loader.errors import LoaderError
 from loader.gpu.column_matrix import BatchFormat, carries
-from loader.opening.open_loader import Data, Device, open_host
+from loader.opening.open_loader import Data, OpenedDevice, open_host
 from loader.options import Budget
 from loader.read.damaged import PieceReader, SkippingReader, UnchangedReader
 from loader.read.source import ParquetData
@@ -25,13 +25,14 @@ from workflow.first_use import install_command
 _GPU_FIXED = 190_000_000
 
 
-def open_device(device: Any, data: Data) -> Device:
+def open_device(device: Any, data: Data) -> OpenedDevice:
     """Open the device that `device` names, for TensorFlow.
 
     Args:
         device: "cpu"; a GPU's number on this machine, or "gpu:<number>"; or None. None takes the
-            first GPU that TensorFlow may use if cuDF is installed, the data is in files, and all
-            columns are numeric with one type in all files; else the CPU.
+            first GPU that TensorFlow may use if cuDF is installed, the data is in local files that
+            are read without `reader_kwargs`, and all columns are numeric with one type in all files;
+            else the CPU.
         data: the data to read.
 
     Raises:
@@ -50,6 +51,7 @@ def open_device(device: Any, data: Data) -> Device:
 def _suits_gpu(data: Data) -> bool:
     return (
         isinstance(data.data, ParquetData)
+        and not data.reader_kwargs
         and _has_cudf()
         and bool(gpus_of_tensorflow())
         and all(map(carries, data.layout.columns))
@@ -96,7 +98,7 @@ def gpu_number(device: Any) -> int:
     return number
 
 
-def _open_gpu(number: int, data: Data) -> Device:
+def _open_gpu(number: int, data: Data) -> OpenedDevice:
     layout, source = data.layout, data.source
     if not isinstance(data.data, ParquetData):
         raise LoaderError(
@@ -139,7 +141,7 @@ def _open_gpu(number: int, data: Data) -> Device:
     # Copies of a chunk at its largest: compressed, decoded while the chunk before is gathered, laid
     # out side by side, copied for TensorFlow, joined with the rows before and cut; its table, one
     # block waiting and one in use.
-    return Device(
+    return OpenedDevice(
         f"gpu:{number}",
         DeviceBlocks(reader, batch_format, transport.device),
         transport,

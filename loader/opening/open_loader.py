@@ -51,7 +51,7 @@ class BatchMaker(Protocol):
 
 
 @dataclass(frozen=True)
-class Device:
+class OpenedDevice:
     """Parts of a loader that depend on the device.
 
     Attributes:
@@ -100,12 +100,12 @@ class Opened:
     """
 
     epochs: Epochs
-    device: Device
+    device: OpenedDevice
     layout: BatchLayout
     schema: Schema
 
 
-def open_host(data: Data, transport: BatchMaker) -> Device:
+def open_host(data: Data, transport: BatchMaker) -> OpenedDevice:
     """Open the CPU.
 
     Args:
@@ -122,7 +122,7 @@ def open_host(data: Data, transport: BatchMaker) -> Device:
     # damage may be in the part that is read later.
     parts = fetcher is None and data.source.skipped is None
     blocks = HostBlocks(reader, data.layout, fetcher, reads_parts=parts)
-    return Device("cpu", blocks, transport, Budget(memory, _COPIES, place=4))
+    return OpenedDevice("cpu", blocks, transport, Budget(memory, _COPIES, place=4))
 
 
 def arguments_in(constructor: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def arguments_in(constructor: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
-    open_device: Callable[[Data], Device],
+    open_device: Callable[[Data], OpenedDevice],
     current_worker: Callable[[], tuple[int, int] | None],
     *,
     paths_or_dataset: Any,

@@ -89,7 +89,7 @@ class Administration:
         ]
 
     def config(self, model: str, timeout: float) -> Mapping[str, Any]:
-        """See `triton_models.healthcheck.Connection`."""
+        """See `triton_models.healthcheck.ProbeConnection`."""
         answer = self._ask(
             lambda c: c.get_model_config(model, as_json=True, client_timeout=timeout)
         )
@@ -99,7 +99,7 @@ class Administration:
     def infer(
         self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
     ) -> Mapping[str, bool]:
-        """See `triton_models.healthcheck.Connection`."""
+        """See `triton_models.healthcheck.ProbeConnection`."""
         tensors = [_tensor(**tensor) for tensor in inputs]
         answer = self._ask(
             lambda c: c.infer(model, tensors, request_id=REQUEST_ID, client_timeout=timeout)
@@ -125,7 +125,7 @@ class Administration:
         return {o.name: made.as_numpy(o.name) for o in made.get_response().outputs}
 
     def answered(self, model: str, timeout: float) -> int:
-        """See `triton_models.healthcheck.Connection`."""
+        """See `triton_models.healthcheck.ProbeConnection`."""
         answer = self._ask(lambda c: c.get_inference_statistics(model, client_timeout=timeout))
         return sum(one.inference_stats.success.count for one in answer.model_stats)
 

@@ -55,7 +55,7 @@ class TritonServer:
         progress: show a start's progress on standard error, as `Workflow.fit` does.
 
     Raises:
-        ServerError: an invalid number of bytes.
+        ServerError: an invalid number of bytes or of seconds, or one port twice.
 
     Example:
         >>> with TritonServer("models") as server:  # doctest: +SKIP
@@ -84,6 +84,16 @@ class TritonServer:
             raise ServerError(
                 "Expected response_cache_bytes as a number of bytes, for example 64 * 2**20. "
                 f"Received: {response_cache_bytes!r}."
+            )
+        given = [port for port in (http_port, grpc_port, metrics_port) if port]
+        if len({*given}) < len(given):
+            raise ServerError(
+                "Expected different ports for HTTP, gRPC and metrics. "
+                f"Received: {', '.join(map(repr, given))}."
+            )
+        if not startup_timeout > 0:
+            raise ServerError(
+                f"Expected startup_timeout as seconds above 0. Received: {startup_timeout!r}."
             )
         self.model_repository = Path(model_repository).absolute()
         self._wanted = models

@@ -13,7 +13,7 @@ import polars as pl
 from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
 from serving.inputs.polars import from_polars
-from workflow.schema.alike import did_you_mean
+from workflow.schema.alike import rename_advice
 from workflow.schema.column import Column
 from workflow.wire.format import WireColumn
 from workflow.wire.request_rules import NNZS, VALUES
@@ -100,7 +100,7 @@ def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
             "INVALID_INPUT",
             f"Expected the columns {', '.join(column.name for column in expected)}. "
             f"Received: {', '.join(map(str, names)) or 'none'}. "
-            f"Missing: {', '.join(missing)}.{did_you_mean(missing, names)}",
+            f"Missing: {', '.join(missing)}.{rename_advice(missing, names)}",
         )
 
 

@@ -23,7 +23,7 @@ from workflow import Workflow
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
-from workflow.schema.alike import did_you_mean
+from workflow.schema.alike import did_you_mean, rename_advice
 from workflow.schema.column import Array, Column
 from workflow.schema.schema import Schema
 from workflow.wire.format import WireColumn, encode
@@ -221,7 +221,7 @@ def raw_rows(rows: Any, columns: Schema) -> pl.DataFrame:
         raise ClientError(
             "PARITY",
             f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}."
-            + did_you_mean(missing, have),
+            + rename_advice(missing, have),
         )
     with source.errors("The rows cannot be read"):
         frame = source.select(names).sound().frame.collect()

@@ -100,7 +100,8 @@ def _fetch(url: str, timeout: float) -> str:
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise ServerUnavailableError(
             "UNAVAILABLE",
-            f"Expected metrics at {url}, such as `TritonServer.metrics_url`. Received: {error}.",
+            f"Expected metrics at {url}, such as `TritonServer.metrics_url`. "
+            f"Received: {getattr(error, 'reason', error)}. By default metrics are on port 8002.",
         ) from error
 
 

@@ -98,7 +98,7 @@ class Objects:
         if self._options and not self._buckets:
             raise WorkflowError(
                 "Expected storage_options with paths such as s3://bucket/key only. "
-                f"Received: {', '.join(sorted(self._options))}, and no such path."
+                f"Received: {', '.join(sorted(self._options))}, and no such path. Leave them out."
             )
 
     def path(self, url: str) -> ObjectPath:

@@ -215,11 +215,7 @@ def paths_of(data: Any) -> list[Any] | None:
         WorkflowError: an empty list or text, or a list of rows.
     """
     if isinstance(data, str | os.PathLike):
-        if not os.fspath(data):
-            raise WorkflowError(
-                'Expected a path. Received: an empty text. Of the files here it is "*.parquet".'
-            )
-        return [data]
+        data = [data]
     if not isinstance(data, list | tuple | Iterator) or hasattr(data, "__arrow_c_stream__"):
         return None
     paths = list(data)
@@ -230,6 +226,11 @@ def paths_of(data: Any) -> list[Any] | None:
         )
     if not paths:
         raise WorkflowError("Expected one path of parquet or more. Received: [].")
+    if "" in (path for path in paths if isinstance(path, str)):
+        # A shell has one for a variable that is not set.
+        raise WorkflowError(
+            'Expected a path. Received: an empty text. Of the files here it is "*.parquet".'
+        )
     return paths
 
 

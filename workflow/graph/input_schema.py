@@ -14,7 +14,7 @@ from workflow.data.parquet import inner_type
 from workflow.data.sources import Source
 from workflow.errors import WorkflowError, listed
 from workflow.expressions.polars.series import column_schema
-from workflow.schema.alike import did_you_mean
+from workflow.schema.alike import rename_advice
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
 from workflow.schema.times import remedy
@@ -65,6 +65,14 @@ def expect_schema(given: Any) -> Schema:
     )
 
 
+def _without(missing: list[str]) -> str:
+    return (
+        " If new data lack it, as they may a label, transform them with "
+        f"workflow.remove_inputs([{', '.join(map(repr, missing))}]); for the command line, save that one "
+        "with .save(folder), and pass --workflow folder."
+    )
+
+
 def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
     """Data validated against the columns in `fit`: each of the same kind, of any width.
 
@@ -82,9 +90,7 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
     if missing:
         raise WorkflowError(
             f"No column {listed(map(repr, missing))} in the data. It has: {listed(have)}."
-            f"{did_you_mean(missing, have)} If new data lack it, as they may a label, transform them with "
-            f"workflow.remove_inputs([{', '.join(map(repr, missing))}]); for the command line, save that one "
-            "with .save(folder), and pass --workflow folder."
+            f"{rename_advice(missing, have)}{_without(missing) if missing != inputs.names else ''}"
         )
     for column in inputs.columns:
         _expect_kind(column, have[column.name])

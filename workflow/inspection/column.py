@@ -41,6 +41,9 @@ class ColumnInspection:
             r**-s, by maximum likelihood; 0 if all values are equally frequent. None with fewer than
             two different values.
         common: pairs of a value and its count, the most frequent first.
+        is_whole: whether the values are numbers without a fraction.
+        formats: the formats of dates or times, as `str.to_datetime` of Polars has them, that read the
+            most frequent texts.
         ranks: some ranks, ascending, of which the last is `distinct`.
         shares: for each of them, the share of values of this rank and of those before it.
         minimum: the least number, or None.
@@ -67,6 +70,8 @@ class ColumnInspection:
     entropy: float
     zipf: float | None
     common: Sequence[Sequence[bool | int | float | str]]
+    is_whole: bool
+    formats: Sequence[str]
     ranks: Sequence[int]
     shares: Sequence[float]
     minimum: Number | None

@@ -10,6 +10,7 @@ import polars as pl
 from workflow.data.sources import Source
 from workflow.errors import WorkflowError, listed
 from workflow.expressions.polars.series import column_schema
+from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import ColumnSchema
 
@@ -77,6 +78,7 @@ def _wanted(source: Source, columns: Sequence[str] | None) -> list[str]:
     if unknown := [name for name in names if name not in source.names]:
         raise WorkflowError(
             f"Expected columns among {listed(source.names)}. Received: {listed(map(repr, unknown))}."
+            + did_you_mean(unknown, source.names)
         )
     return list(dict.fromkeys(names))
 

@@ -24,8 +24,9 @@ from workflow.schema.own_names import OwnNames
 from .column import PERCENTILES, ColumnInspection
 from .html import to_html
 from .text import to_text
+from .time_formats import FORMATS
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,13 @@ def _parsed(document: Any) -> Inspection:
     for key, kind in keys.items():
         if type(document[key]) is not kind:
             raise FormatError(f"{key} of another type.")
-    if document["format"] != FORMAT or document["rows"] < 0:
-        raise FormatError(f"format {document['format']}, rows {document['rows']}.")
+    if document["format"] != FORMAT:
+        found = document["format"]
+        raise FormatError(
+            f"format {found}; this version reads format {FORMAT}. Inspect the data again."
+        )
+    if document["rows"] < 0:
+        raise FormatError(f"rows {document['rows']}.")
     if not fits(document["unreadable"], Mapping[str, str]):
         raise FormatError("unreadable is no mapping from names to texts.")
     columns = tuple(map(_column, document["columns"]))
@@ -170,6 +176,7 @@ def _fault(column: ColumnInspection) -> str | None:
         f"common values that are not pairs of {column.dtype} and a count": not all(
             _is_pair(pair, column.dtype) for pair in column.common
         ),
+        f"formats {column.formats!r:.100}": not {*column.formats} <= {*FORMATS},
     }
     return next((fault for fault, is_so in wrong.items() if is_so), None)
 

@@ -13,10 +13,13 @@ from workflow.schema.schema import ColumnSchema
 
 from .column import PERCENTILES, ColumnInspection
 from .frequencies import cumulative_shares, entropy, zipf_exponent
+from .time_formats import time_formats
 
 # More different values are counted in part: some 200 MB of integers.
 MOST_VALUES = 10_000_000
 _SAMPLE = 500_000
+# So many of the most frequent texts show the format of all.
+_MOST_FREQUENT = 20
 _VALUE = pl.col("value")
 
 
@@ -55,6 +58,8 @@ def measure(
         infinities=facts["infinities"],
         count=facts["finite"] + facts["infinities"],
         **_skew(counts, part, sample, facts["finite"], top),
+        is_whole=_is_whole(counts, column),
+        formats=_formats(counts if part == 1 else sample, column),
         **{name: facts[name] for name in ("minimum", "maximum", "mean", "std")},
         quantiles=_quantiles(counts if part == 1 else sample, column),
         spread=_quantiles(counts.with_columns(count=pl.lit(1, pl.Int64)), column),
@@ -155,6 +160,16 @@ def _skew(
         "ranks": ranks,
         "shares": shares,
     }
+
+
+def _is_whole(counts: pl.DataFrame, column: ColumnSchema) -> bool:
+    if column.info.kind == "float":
+        return bool(counts.select(_VALUE.eq(_VALUE.floor()).all()).item())
+    return column.info.kind in ("int", "uint")
+
+
+def _formats(counts: pl.DataFrame, column: ColumnSchema) -> list[str]:
+    return time_formats(counts["value"].head(_MOST_FREQUENT)) if column.dtype == "string" else []
 
 
 def _with_first(

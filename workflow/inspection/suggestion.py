@@ -5,27 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-import polars as pl
-
 from workflow.embedding_sizes import embedding_dimension
 from workflow.schema.dtypes import DTYPES
 
 from .column import ColumnInspection
+from .time_formats import has_hours
 
 # Categorify's ids for padding, null and unknown values.
 _RESERVED = 3
 _FEW, _MANY, _TOO_MANY = 64, 100_000, 5_000_000
 _HASHED = 1_000_000
-# Formats of days and, behind them, of hours, by the kind of time.
-_DAYS = (
-    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y"),
-    *("%b %d %Y", "%b %d, %Y", "%d %b %Y", "%d-%b-%Y"),
-)
-_CLOCKS = tuple(f"{mark}{clock}" for clock in ("%H:%M", "%H:%M:%S%.f") for mark in " T")
-# With the offset of a zone as well, of which Z is one.
-_HOURS = {"dates": ("",), "times": (*_CLOCKS, *(f"{clock}%#z" for clock in _CLOCKS))}
-# A format of four digits reads 12 as the year 12.
-_FIRST_YEAR = 1000
 _ID = re.compile(r"(^|_)(id|key|code|number|num|zip|upc|sku)s?$|[a-z](Id|ID|Key|Code)s?$", re.ASCII)
 
 
@@ -68,8 +57,8 @@ def suggestion(column: ColumnInspection) -> Suggestion:
         return Suggestion("", None, "all values are equal" if column.distinct else "no values")
     if column.time:
         return _of_times("dates" if column.time == "date" else "times")
-    if column.dtype == "string" and (found := _times_as_text(column)):
-        return found
+    if column.formats:
+        return _times_as_text(column)
     return _of_ids(column) if is_category(column) else _of_numbers(column)
 
 
@@ -78,16 +67,11 @@ def is_category(column: ColumnInspection) -> bool:
     kind = DTYPES[column.dtype].kind
     if kind in ("string", "bool"):
         return True
-    if column.time or (kind == "float" and not _is_whole(column)):
+    if column.time or (kind == "float" and not column.is_whole):
         return False
     if _ID.search(column.name) or column.distinct <= _FEW:
         return True
     return kind != "float" and (column.minimum or 0) >= 0 and column.distinct > _MANY
-
-
-def _is_whole(column: ColumnInspection) -> bool:
-    seen = (*column.quantiles, *(value for value, _ in column.common))
-    return all(float(number).is_integer() for number in seen)
 
 
 def _of_times(kind: str, advice: str = "") -> Suggestion:
@@ -96,26 +80,16 @@ def _of_times(kind: str, advice: str = "") -> Suggestion:
     return Suggestion(code, None, f"{kind}{advice}")
 
 
-def _times_as_text(column: ColumnInspection) -> Suggestion | None:
-    """The suggestion for texts of which the commonest are dates or times in one known format."""
-    texts = pl.Series([value for value, _ in column.common], dtype=pl.String).str.strip_chars()
-    for kind, hours in _HOURS.items():
-        formats = [f"{day}{hour}" for hour in hours for day in _DAYS]
-        if fitting := [text for text in formats if _is_read(texts, text)]:
-            method = "to_date" if kind == "dates" else "to_datetime"
-            parse = f'str.{method}("{fitting[0]}")'
-            if column.is_list:
-                parse = f"list.eval(polars.element().{parse})"
-            advice = f' as text: parse them before, polars.col("{column.name}").{parse}'
-            others = f'; "{fitting[1]}" reads them too' if fitting[1:] else ""
-            return _of_times(kind, f"{advice}{others}")
-    return None
-
-
-def _is_read(texts: pl.Series, text: str) -> bool:
-    """Whether a format reads all of some texts, with years of four digits."""
-    read = texts.str.to_datetime(text, strict=False).dt.year()
-    return bool(len(texts)) and bool((read.fill_null(0) >= _FIRST_YEAR).all())
+def _times_as_text(column: ColumnInspection) -> Suggestion:
+    """The suggestion for texts that are dates or times in known formats."""
+    first, *others = column.formats
+    kind, method = ("times", "to_datetime") if has_hours(first) else ("dates", "to_date")
+    parse = f'str.{method}("{first}")'
+    if column.is_list:
+        parse = f"list.eval(polars.element().{parse})"
+    advice = f' as text: parse them before, polars.col("{column.name}").{parse}'
+    again = f'; "{others[0]}" reads them too' if others else ""
+    return _of_times(kind, f"{advice}{again}")
 
 
 def _of_ids(column: ColumnInspection) -> Suggestion:

@@ -25,16 +25,40 @@ def did_you_mean(wanted: Iterable[object], known: Iterable[object]) -> str:
         >>> did_you_mean(["x"], ["userId"])
         ''
     """
+    names = " and ".join(repr(name) for name in dict.fromkeys(_alike(wanted, known).values()))
+    return f" Did you mean {names}?" if names else ""
+
+
+def rename_advice(missing: Iterable[object], have: Iterable[object]) -> str:
+    """Advice for an error about columns that data lacks; empty if no column resembles one of them.
+
+    Args:
+        missing: the missing columns.
+        have: the columns of the data.
+
+    Returns:
+        The advice with a space before it.
+
+    Example:
+        >>> rename_advice(["userId", "price"], ["userid", "rating"])
+        " If 'userid' is 'userId', rename it."
+    """
+    alike = [f"{own!r} is {name!r}" for name, own in _alike(missing, have).items()]
+    return f" If {' and '.join(alike)}, rename {'them' if alike[1:] else 'it'}." if alike else ""
+
+
+def _alike(wanted: Iterable[object], known: Iterable[object]) -> dict[str, str]:
+    """The known name that resembles each of some names; of three of them at most."""
     lower: dict[str, str] = {}
     for name in known:
         lower.setdefault(str(name).casefold(), str(name))
         if len(lower) == _MOST:
             break
-    found = []
+    found: dict[str, str] = {}
     for name in wanted:
         if isinstance(name, str):
-            found += difflib.get_close_matches(name.casefold(), lower, n=1, cutoff=0.7)
+            for close in difflib.get_close_matches(name.casefold(), lower, n=1, cutoff=0.7):
+                found[name] = lower[close]
         if len(found) == 3:
             break
-    names = " and ".join(repr(lower[name]) for name in dict.fromkeys(found))
-    return f" Did you mean {names}?" if names else ""
+    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exporter.command_line.connect import Connection, connected
+from exporter.command_line.connect import AnyServer, connected
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.guard import CommandError
 from exporter.command_line.places import expect_place
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def bench(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
     data: Data,
-    connection: Connection,
+    connection: AnyServer,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each line of the table.")] = 3.0,
     clients: Annotated[int, typer.Option(min=1, help="Clients at once, one row each.")] = 16,
     write_input: Annotated[

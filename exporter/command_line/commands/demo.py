@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from exporter.command_line.guard import CommandError
-from exporter.command_line.places import write_text
+from exporter.command_line.places import filling, save_network, write_text
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, answer
 from exporter.plan.runtime import RUNTIMES
@@ -44,15 +44,13 @@ def demo(
     from training import models, train  # noqa: PLC0415
     from workflow import Workflow, get_embedding_sizes, ops  # noqa: PLC0415
     from workflow.data.sources import as_lazy_frame  # noqa: PLC0415
-    from workflow.files.durable import replacing  # noqa: PLC0415
-    from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
     def tell(text: str) -> None:
         if not as_json:
             typer.echo(text)
 
     options = ServingOptions(runtime=runtime)
-    with write_errors(output):
+    with filling(output):
         raw, movie_table = _make_up(output, rows)
     movies = ["movieId"] >> ops.JoinExternal(movie_table, on="movieId")
     label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"), tags=["target"])
@@ -63,8 +61,7 @@ def demo(
     model = models.mlp(get_embedding_sizes(workflow), max_embedding_dim=16, output_name="score")
     report = train(model, KerasSequenceLoader(output / "train", batch_size=4096))
     network = output / "model.keras"
-    with write_errors(network), replacing(network, ".keras") as draft:
-        model.save(draft)
+    save_network(model, network)
     tell(f"train     {str(report).splitlines()[0]}")
     exported = export_tensorflow_ensemble(model, workflow, NAME, output / "models", serving=options)
     tell(f"export    {output / 'models'}, runtime {runtime}")
@@ -103,7 +100,6 @@ def _make_up(output: Path, rows: int) -> tuple[Path, object]:
     users, movies = random.integers(0, rows // 50, rows), random.zipf(1.3, rows) % MOVIES
     liking = random.normal(size=rows // 50)[users] + random.normal(size=MOVIES)[movies]
     rating = np.clip(np.round(2 * (3 + liking)) / 2, 0.5, 5)
-    output.mkdir(parents=True)
     path = output / "ratings.parquet"
     pl.DataFrame({"userId": users, "movieId": movies, "rating": rating}).write_parquet(path)
     genres = [["Drama"], ["Comedy", "War"], [], ["Drama", "Thriller"]]

@@ -7,23 +7,11 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.cluster import Scheduler, cluster_client
 from exporter.command_line.guard import CommandError
 from exporter.command_line.lines import folded
+from exporter.command_line.transformed import Transformed
 from exporter.command_line.user_code import load_object
-from exporter.command_line.words import (
-    Compression,
-    Data,
-    Json,
-    NullValue,
-    RowsPerFile,
-    Seed,
-    Shuffle,
-    StorageOption,
-    answer,
-    pairs,
-    with_nulls,
-)
+from exporter.command_line.words import Data, Json, NullValue, answer, with_nulls
 
 
 def fit(
@@ -42,13 +30,8 @@ def fit(
     transform_to: Annotated[
         str | None, typer.Option(help="Also write the transformed data there, for `train`.")
     ] = None,
-    shuffle: Shuffle = False,
-    seed: Seed = 0,
-    rows_per_file: RowsPerFile = 1_000_000,
-    compression: Compression = "snappy",
-    engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
-    scheduler: Scheduler = None,
-    storage_option: StorageOption = None,
+    *,
+    transformed: Transformed,
     null_value: NullValue = None,
     as_json: Json = False,
 ) -> None:
@@ -63,11 +46,10 @@ def fit(
     from workflow.errors import WorkflowError  # noqa: PLC0415
 
     as_path(output)  # before the work, not after it
-    if shuffle and transform_to is None:
+    if transformed.shuffle and transform_to is None:
         raise CommandError(
             "Expected --transform-to FOLDER, whose rows --shuffle orders. Received: --shuffle alone."
         )
-    options = pairs(storage_option, "--storage-option")
     rows = with_nulls(data, null_value)
     workflow = load_object(definition, "workflow")
     if not isinstance(workflow, Workflow):
@@ -75,20 +57,12 @@ def fit(
             f"Expected a Workflow in {definition}. Received: {type(workflow).__name__}."
         )
     files = []
-    with cluster_client(scheduler) as client:
+    with transformed.computed() as how:
         if transform_to is None:
-            workflow.fit(rows, engine=engine, client=client, storage_options=options)
+            workflow.fit(rows, **how)
         else:
             files = workflow.fit_transform_to_parquet(
-                rows,
-                transform_to,
-                shuffle=shuffle,
-                seed=seed,
-                rows_per_file=rows_per_file,
-                compression=compression,
-                engine=engine,
-                client=client,
-                storage_options=options,
+                rows, transform_to, **transformed.files, **how
             )
     workflow.save(output)
     columns = {c.name: str(c.dtype) for c in workflow.output_schema.columns}

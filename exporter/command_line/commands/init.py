@@ -15,6 +15,7 @@ import typer
 from exporter.command_line.guard import CommandError
 from exporter.command_line.lines import folded
 from exporter.command_line.package import Package, installed_package, package_at
+from exporter.command_line.places import filling
 from exporter.command_line.words import Json, answer
 from exporter.plan.model_name import expect_name
 from workflow.first_use import NAME
@@ -55,9 +56,7 @@ def init(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CommandError(f"Expected a new folder, or an empty one. Received: {str(folder)!r}.")
     needed = installed_package(distribution(NAME)) if package is None else package_at(package)
-    from workflow.files.write_errors import write_errors  # noqa: PLC0415 - so that help is shown at once
-
-    with write_errors(folder):
+    with filling(folder):
         made = _written(folder, name, needed)
     lines = [
         folded(f"made      {', '.join(str(path.relative_to(folder)) for path in made)}"),

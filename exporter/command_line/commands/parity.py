@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.connect import Connection, connected
+from exporter.command_line.connect import AnyServer, connected
 from exporter.command_line.first_rows import first_rows
 from exporter.command_line.items import Index, Items, K, Search, with_items
 from exporter.command_line.places import Html, NoHtml, page_place, write_text
@@ -27,7 +27,7 @@ from exporter.command_line.words import (
 def parity(
     name: Annotated[str, typer.Argument(help="The ensemble's name.")],
     data: Data,
-    connection: Connection,
+    connection: AnyServer,
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
     model: Annotated[
         Path,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.connect import Connection, connected
+from exporter.command_line.connect import AnyServer, connected
 from exporter.command_line.lines import folded
 from exporter.command_line.words import (
     Data,
@@ -25,7 +25,7 @@ def predict(
     name: Annotated[str, typer.Argument(help="The model's name.")],
     data: Data,
     output: Annotated[Path, typer.Option(help="A folder for the predictions.")],
-    connection: Connection,
+    connection: AnyServer,
     keep: Annotated[
         list[str] | None,
         typer.Option(help="A column of the data to write beside them; may be repeated."),

@@ -19,7 +19,7 @@ from exporter.command_line.network import (
     make_metrics,
     make_optimizer,
 )
-from exporter.command_line.places import expect_place
+from exporter.command_line.places import expect_place, save_network
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, StorageOption, answer, pairs
 
@@ -166,7 +166,9 @@ def train(
     validate_ids: Annotated[
         bool, typer.Option("--validate-ids", help="Check ids in every step, to find a mistake.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the weights and the order of rows.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of the weights and the order of rows.")
+    ] = 0,
     storage_option: StorageOption = None,
     as_json: Json = False,
 ) -> None:
@@ -190,8 +192,6 @@ def train(
     from loader import KerasSequenceLoader  # noqa: PLC0415
     from training import train as fit_model  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
-    from workflow.files.durable import replacing  # noqa: PLC0415
-    from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
     fitted = Workflow.load(workflow)
     chosen = make_optimizer(optimizer, learning_rate)
@@ -252,8 +252,7 @@ def train(
         validate_ids=validate_ids,
         verbose=not as_json,
     )
-    with write_errors(output), replacing(output, output.suffix) as draft:
-        network.save(draft)
+    save_network(network, output)
     answer(
         as_json,
         f"{report}\n{output}: the network",

@@ -7,20 +7,8 @@ from typing import Annotated
 
 import typer
 
-from exporter.command_line.cluster import Scheduler, cluster_client
-from exporter.command_line.words import (
-    Compression,
-    Data,
-    Json,
-    NullValue,
-    RowsPerFile,
-    Seed,
-    Shuffle,
-    StorageOption,
-    answer,
-    pairs,
-    with_nulls,
-)
+from exporter.command_line.transformed import Transformed
+from exporter.command_line.words import Data, Json, NullValue, answer, with_nulls
 
 
 def transform(
@@ -30,13 +18,8 @@ def transform(
         typer.Option(help="A folder for the transformed data, such as train or s3://shop/train."),
     ],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
-    shuffle: Shuffle = False,
-    seed: Seed = 0,
-    rows_per_file: RowsPerFile = 1_000_000,
-    compression: Compression = "snappy",
-    engine: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
-    scheduler: Scheduler = None,
-    storage_option: StorageOption = None,
+    *,
+    transformed: Transformed,
     null_value: NullValue = None,
     as_json: Json = False,
 ) -> None:
@@ -47,16 +30,6 @@ def transform(
     from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
 
     fitted, rows = Workflow.load(workflow), with_nulls(data, null_value)
-    with cluster_client(scheduler) as client:
-        files = fitted.transform_to_parquet(
-            rows,
-            output,
-            shuffle=shuffle,
-            seed=seed,
-            rows_per_file=rows_per_file,
-            compression=compression,
-            engine=engine,
-            client=client,
-            storage_options=pairs(storage_option, "--storage-option"),
-        )
+    with transformed.computed() as how:
+        files = fitted.transform_to_parquet(rows, output, **transformed.files, **how)
     answer(as_json, f"{output}: the transformed data", folder=output, files=files)

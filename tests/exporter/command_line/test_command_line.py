@@ -378,9 +378,9 @@ def test_show_draws_the_steps():
         ("verify none", "Expected a model among shop in models. Received: 'none'. Name one of"),
         ("rollback none", "Expected a model among shop in models. Received: 'none'. Name one of"),
         ("show none", "Expected a model among shop in models. Received: 'none'."),
-        ("show shop --svg none/shop.svg", "Received: none/shop.svg."),
-        ("parity shop rows.parquet --html train", "Received: train."),
-        ("bench shop rows.parquet --write-input none/in.json", "Received: none/in.json."),
+        ("show shop --svg none/shop.svg", "Received: 'none/shop.svg'."),
+        ("parity shop rows.parquet --html train", "Received: 'train'."),
+        ("bench shop rows.parquet --write-input none/in.json", "Received: 'none/in.json'."),
         ("parity shop rows.parquet", "Expected --url of a running server, or --repository"),
         ("bench shop rows.parquet --url 127.0.0.1:1 --retries 0", "UNAVAILABLE"),
         ("bench shop rows.parquet --url 127.0.0.1:1 --timeout 0", "Expected timeout as seconds"),
@@ -477,17 +477,18 @@ def test_only_what_a_command_says_is_printed(folder, words, first):
 
 def test_an_error_in_the_users_code(folder):
     (folder / "broken.py").write_text("workflow = 1 / 0")
-    assert "ZeroDivisionError: division by zero. `ensemble --verbose" in failed(
+    assert "ZeroDivisionError: division by zero, in line 1. `ensemble --verbose" in failed(
         "fit", "broken.py", "rows.parquet"
     )
     verbose = ensemble("--verbose", "fit", "broken.py", "rows.parquet")
-    assert isinstance(verbose.exception, ZeroDivisionError)
+    assert isinstance(verbose.exception.__cause__, ZeroDivisionError)
 
 
 def test_an_error_in_a_layer_of_the_users_is_told(folder):
     """Keras puts the reason three lines below."""
     (folder / "layer.py").write_text(LAYER)
-    assert "division by zero. `ensemble --verbose" in failed("fit", "layer.py", "rows.parquet")
+    text = "division by zero, in line 3. `ensemble --verbose"
+    assert text in failed("fit", "layer.py", "rows.parquet")
 
 
 def test_wrong_usage_is_exit_code_2():

@@ -43,6 +43,23 @@ def test_the_place_and_the_remedy_are_said(command, place, full_disk):
     assert line.endswith(ADVICE)
 
 
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("size", [50, 1500])
+@pytest.mark.parametrize("command", ["init {}", "demo {} --rows 1000"])
+def test_a_second_try_finds_the_folder_as_the_first_did(command, size, exists, tmp_path, full_disk):
+    folder = tmp_path / "new" / "shop"
+    if exists and command.startswith("init"):
+        folder.mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    with full_disk(size):
+        assert ensemble(*command.format(folder).split()).exit_code == 1
+    assert sorted(tmp_path.rglob("*")) == before
+    if command.startswith("init"):
+        again = ensemble("init", folder)
+        assert again.exit_code == 0, again.output
+        assert (folder / ".github" / "workflows" / "proof.yml").is_file()
+
+
 @pytest.mark.usefixtures("rows")
 def test_an_output_that_is_full_is_said():
     command = [sys.executable, "-c", PROGRAM, "inspect", "rows.parquet"]

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import exporter
 from exporter.command_line.app import make_app
 from exporter.command_line.guard import CommandError
-from exporter.command_line.words import answer, pairs
+from exporter.command_line.words import answer, pairs, values
 from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.latency import measure_latency
 from exporter.repository.versions import recover_repository
@@ -170,6 +170,10 @@ def test_an_answer_as_json_has_no_nan(capsys):
 def test_pairs_are_read():
     assert pairs(["a=b=c", "d="], "--x") == {"a": "b=c", "d": ""}
     assert pairs(None, "--x") is None
+    with pytest.raises(
+        CommandError, match=r"Expected --o NAME=VALUE, the name among a\. Received: 'a'"
+    ):
+        values(["a"], {"a": "int"}, "--o")
     for word in ("a", "=b"):
         with pytest.raises(CommandError, match=f"Expected --x as KEY=VALUE. Received: '{word}'"):
             pairs([word], "--x")
@@ -181,6 +185,10 @@ def folder(tmp_path, monkeypatch):
     pl.DataFrame({"a": range(1000)}).write_parquet("rows.parquet")
     pl.DataFrame({"a": range(5)}).write_csv("rows.csv")
     (tmp_path / "flow.py").write_text("from workflow import Workflow\nworkflow = Workflow(['a'])\n")
+    (tmp_path / "fails.py").write_text("ratio = 1\nratio /= 0\n")
+    (tmp_path / "syntax.py").write_text("def x(:\n")
+    (tmp_path / "lacks.py").write_text("import no_such_module\n")
+    (tmp_path / "own.py").write_text("from workflow import ops\nops.Clip(min_value='0')\n")
     return tmp_path
 
 
@@ -219,6 +227,29 @@ def test_rows_are_shuffled_and_files_are_cut():
         ("inspect none.csv --null-value NA", "No file matches 'none.csv'."),
         ("export x --null-value NA", "Expected --null-value with --golden-rows FILE."),
         ("init x --name a/b", "Expected a name of letters"),
+        (
+            "fit fails.py rows.parquet",
+            "fails.py to run. Received: ZeroDivisionError: division by zero, in line 2.",
+        ),
+        ("fit syntax.py rows.parquet", "Expected syntax.py to run. Received: SyntaxError: "),
+        (
+            "fit lacks.py rows.parquet",
+            "lacks.py to run. Received: ModuleNotFoundError: No module named",
+        ),
+        (
+            "fit lacks:flow rows.parquet",
+            "Expected lacks to run. Received: ModuleNotFoundError: No mod",
+        ),
+        ("fit own.py rows.parquet", "error: Clip needs "),
+        ("fit :flow rows.parquet", "Expected a Python file, or module:attribute. Received: ''"),
+        ("inspect rows.parquet --column A", "Received: 'A'. Did you mean 'a'?"),
+        (
+            "inspect rows.parquet --html .",
+            "Expected a file in a folder that exists. Received: '.'.",
+        ),
+        ("watch 127.0.0.1:1 --once", "Connection refused. By default metrics are on port 8002."),
+        ("serve . --grpc-port 8100 --http-port 8100", "Expected different ports"),
+        ("serve . --startup-timeout 0", "startup_timeout as seconds above 0. Received: 0.0."),
     ],
 )
 def test_a_mistake_is_one_line(arguments, text):
@@ -336,6 +367,19 @@ except SystemExit:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert [line.split(" ", 2)[2] for line in done.stderr.splitlines()] == ["fit 50%"]
+
+
+@pytest.mark.parametrize("home", ["/proc/none", "/dev/null"])
+def test_completion_without_a_home_is_one_line(home):
+    # Typer looks at the parents of the program for the kind of shell.
+    words = ["bash", "-c", f'{sys.executable} -c "{PROGRAM}" --install-completion; exit $?']
+    environment = os.environ | {"HOME": home}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: Expected to be able to write the completion of your shell")
+    assert home in line
+    assert "--show-completion" in line
 
 
 METRICS = """nvt_input_values_total{model="shop",version="1",column="age"} 60000

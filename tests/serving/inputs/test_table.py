@@ -137,7 +137,7 @@ def test_missing_columns_are_named_and_others_left_out(make):
         to_columns(COLUMNS, make({"user": [1]}))
     assert refusal.value.message == (
         "Expected the columns userId, genres. Received: user. Missing: userId, genres. "
-        "Did you mean 'user'?"
+        "If 'user' is 'userId', rename it."
     )
 
 

@@ -68,6 +68,7 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         (3, "Received: 3"),
         (None, "Received: None"),
         ([], r"Received: \[\]"),
+        ([""], "Expected a path. Received: an empty text"),
         ([[]], r"path of a parquet file. Received: \[\]"),
         (b"x", "Received: b'x'"),
         ([3], "path of a parquet file. Received: 3"),

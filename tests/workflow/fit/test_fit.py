@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from datetime import time, timedelta
+from decimal import Decimal
+
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -57,7 +61,30 @@ def test_without_cudf_the_gpu_is_refused():
         Workflow(["n"] >> ops.Categorify()).fit({"n": [1]}, engine="gpu")
 
 
-def test_a_column_of_a_type_that_is_none_of_ours_is_named():
-    column = pl.Series("price", ["1.5"], dtype=pl.String).cast(pl.Decimal(10, 2))
-    with pytest.raises(WorkflowError, match="price"):
-        Workflow(["price"] >> ops.Normalize()).fit(column.to_frame())
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pl.Series([Decimal("1.50"), None]), [1.5, None]),
+        (pl.Series([timedelta(minutes=2), None]), [120, None]),
+        (pl.Series([time(17, 30), None]), [17, None]),
+        (pl.Series([b"\x00\xff", None]), ["00ff", None]),
+    ],
+)
+def test_the_error_for_a_type_that_is_none_of_ours_says_how_to_convert_it(values, expected):
+    """The advice works: a workflow takes what it makes."""
+    data, workflow = pl.DataFrame({"the price": values}), Workflow(["the price"])
+    with pytest.raises(WorkflowError, match="Expected column 'the price' as numbers") as refusal:
+        workflow.fit(data)
+    code = re.search(r"Convert it before, in Polars: (polars.*)\.$", str(refusal.value))[1]
+    converted = data.with_columns(eval(code, {"polars": pl}))  # noqa: S307 - our own text
+    assert converted["the price"].to_list() == expected
+    assert workflow.fit(converted).transform(converted).collect().equals(converted)
+
+
+def test_a_struct_is_to_be_taken_apart():
+    data = pl.DataFrame({"place": [{"x": 1, "y": 2}]})
+    with pytest.raises(
+        WorkflowError, match=r"frame\.unnest\('place'\) makes a column of each field"
+    ):
+        Workflow(["place"]).fit(data)
+    assert data.unnest("place").columns == ["x", "y"]

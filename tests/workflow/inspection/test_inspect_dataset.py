@@ -198,6 +198,10 @@ def test_top_0_keeps_no_texts_of_the_data(rows, tmp_path):
     [
         (lambda d: d | {"extra": 1}, "no object of format, rows, columns, unreadable"),
         (lambda d: d | {"rows": -1}, "rows -1"),
+        (
+            lambda d: d | {"format": 1},
+            "format 1; this version reads format 2. Inspect the data again",
+        ),
         (lambda d: d | {"columns": [{"name": "x"}]}, "a column without exactly name, dtype"),
         (lambda d: d | {"columns": d["columns"] * 2}, "a column occurs twice"),
         (lambda d: edited(d, distinct="5"), "distinct='5' in column 'userId'"),
@@ -206,6 +210,7 @@ def test_top_0_keeps_no_texts_of_the_data(rows, tmp_path):
         (lambda d: edited(d, distinct=5), "ranks or shares that do not ascend"),
         (lambda d: edited(d, quantiles=[1, 2]), "not 101 percentiles"),
         (lambda d: edited(d, common=[["a", 1]]), "common values that are not pairs of int64"),
+        (lambda d: edited(d, formats=['%Y")']), "formats ['%Y\")']"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(inspection, tmp_path, change, reason):
@@ -293,6 +298,23 @@ def test_html_shows_each_column_and_no_markup_of_the_data():
 )  # fmt: skip
 def test_suggestions(values, operators):
     assert suggestion(inspect_dataset(values).columns[0]).operators == operators
+
+
+@pytest.mark.parametrize("top", [0, 1, 3])
+def test_advice_does_not_depend_on_how_many_values_are_kept(rows, top):
+    times = [f"2012-01-{n:02}T10:00:00Z" for n in range(1, 29)]
+    texts = pl.DataFrame(
+        {"day": ["1/2/2012", "3/4/2012"] * 14, "at": times, "city": times[:27] + ["x"]}
+    )
+    # Whole up to one number in a thousand, which no percentile shows.
+    numbers = pl.DataFrame({"a": [float(n % 9) for n in range(999)] + [1.5]})
+    for frame in (rows, texts, numbers):
+        few, many = (inspect_dataset(frame, top=number) for number in (top, 1000))
+        assert [*map(suggestion, few.columns)] == [*map(suggestion, many.columns)]
+        assert all(len(column.common) <= top for column in few.columns)
+    assert suggestion(inspect_dataset(numbers, top=top)["a"]).operators == "ops.Normalize()"
+    found = inspect_dataset(texts, top=top)
+    assert suggestion(found["at"]).reason.startswith("times as text: parse them before")
 
 
 @pytest.mark.parametrize(

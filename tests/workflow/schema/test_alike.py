@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from workflow import ColumnSchema, Schema, Workflow, ops
+from workflow import ColumnSchema, Schema, Workflow, WorkflowError, ops
 from workflow.schema.alike import did_you_mean
 
 DATA = {"userId": [7, 7, 9], "rating": [1.0, 5.0, 3.0]}
@@ -23,7 +23,6 @@ def join():
     ("use", "meant"),
     [
         (lambda: Workflow(["userID"] >> ops.Categorify()).fit(DATA), "userId"),
-        (lambda: fitted().transform({"userid": [7], "rating": [1.0]}), "userid"),
         (lambda: fitted().remove_inputs(["ratings"]), "rating"),
         (lambda: fitted().reverse_mapping("user_id"), "userId"),
         (lambda: fitted().output_schema["raiting"], "rating"),
@@ -40,11 +39,23 @@ def join():
             "rating",
         ),
     ],
-    ids=range(9),
+    ids=range(8),
 )
 def test_the_column_that_was_meant_is_named(use, meant):
     with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
         use()
+
+
+def test_a_column_with_a_similar_name_is_to_be_renamed():
+    workflow = Workflow(["userId", "rating"] >> ops.Categorify()).fit(DATA)
+    data = pl.DataFrame({"user_id": [7], "Rating": [4.0]})
+    with pytest.raises(
+        WorkflowError, match=r"If 'user_id' is 'userId' and 'Rating' is 'rating', rename them\.$"
+    ):
+        workflow.transform(data)
+    # A transform without a label is possible, without any column it is not.
+    with pytest.raises(WorkflowError, match=r"remove_inputs\(\['rating'\]\)"):
+        workflow.transform(data.rename({"user_id": "userId"}).drop("Rating"))
 
 
 def test_a_name_that_resembles_none_is_not_guessed():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 # Our names for Polars' types.
 _NAMES = {getattr(pl, info.polars): name for name, info in DTYPES.items()}
+
+_REMEDIES: Mapping[Any, str] = {
+    pl.Binary: '{column}.bin.encode("hex")',
+    pl.Decimal: "{column}.cast(polars.Float64)",
+    pl.Duration: "{column}.dt.total_seconds()",
+    pl.Struct: "frame.unnest({name}) makes a column of each field",
+    pl.Time: "{column}.dt.hour()",
+}
 
 
 def polars_dtype(dtype: str, *, is_list: bool = False) -> pl.DataType:
@@ -42,8 +50,16 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
         return ColumnSchema(name, "int64", is_list=inner is not dtype, time=time)
     raise SchemaError(
         f"Expected column {name!r} as numbers, booleans, strings, dates, or lists of them. "
-        f"Received: {dtype}. Cast it before it enters the workflow."
+        f"Received: {dtype}. {_remedy(name, inner, is_list=inner is not dtype)}"
     )
+
+
+def _remedy(name: str, dtype: Any, *, is_list: bool) -> str:
+    """Advice for a column of a type that no workflow takes."""
+    way = None if is_list else _REMEDIES.get(dtype.base_type())
+    if way is None:
+        return "Cast it before it enters the workflow."
+    return f"Convert it before, in Polars: {way.format(column=f'polars.col({name!r})', name=repr(name))}."
 
 
 def microseconds(values: pl.Expr, *, is_list: bool = False) -> pl.Expr:

@@ -38,6 +38,7 @@ def made(tmp_path_factory):
     workflow = Workflow(columns + label)
     workflow.fit_transform_to_parquet(folder / "rows.parquet", folder / "train")
     workflow.save(folder / "workflow")
+    (folder / "own.py").write_text("SIZE = 3\n")
     return folder
 
 
@@ -223,6 +224,10 @@ def test_ids_out_of_range_are_found():
         ("--model resnet", "Expected a --model among mlp, wide_and_deep, dlrm, dcn, two_tower"),
         ("--model-option cross_layers=3", "Expected --model-option NAME=VALUE, the name among"),
         ("--model-option hidden=8", "Received: 'hidden=8'."),
+        (
+            "--model dcn --model-option cross_layers=many",
+            "dcn needs cross_layers as a whole number. Received: 'many'.",
+        ),
         ("--model two_tower", "Expected --query, the columns of the first tower"),
         ("--model two_tower --query usr", "either in query or in candidate"),
         ("--query user", "Received: --model mlp, --query user."),
@@ -235,6 +240,10 @@ def test_ids_out_of_range_are_found():
             "Expected no --loss with --softmax, which has its own. Received: --loss mse.",
         ),
         ("--model own.py --hidden 8 --dropout 0.1", "Expected --hidden, --dropout with a --model"),
+        (
+            "--model own.py:SIZE",
+            "own.py:SIZE to be a function that takes the workflow and returns a",
+        ),
         ("--hidden 8,x", "Expected widths of layers, such as --hidden 256,128."),
         ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
         ("--learning-rate 0", "Expected a learning rate above 0."),
