@@ -1,6 +1,5 @@
 """Batches as JAX arrays are those of `ArrayLoader`; `make test-frameworks` runs these."""
 
-
 import numpy as np
 import polars as pl
 import pytest
