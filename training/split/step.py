@@ -20,6 +20,7 @@ from training.split.faster_dense import concatenated
 from training.split.precision import faster
 from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
+from training.tables.side_by_side import side_by_side_of
 
 # Shapes are known on the host, which decides by them.
 _HOST = "/cpu:0"
@@ -157,11 +158,16 @@ class SplitStep:
     def _summed(self, gradient: Any, variable: keras.Variable) -> Any:
         """A gradient on a GPU; that of a table with fewer rows, if it then costs less to apply."""
         optimizer = self.model.optimizer
-        of_one_lookup = isinstance(gradient, tf.IndexedSlices)
+        on_gpu = "GPU" in variable.value.device  # a large table may be on the host
+        if isinstance(gradient, list):
+            if on_gpu:
+                return gradient_of_table(gradient, variable, optimizer).alone()
+            values = tf.concat([looked.values for looked in gradient], axis=0)
+            rows = tf.concat([looked.rows for looked in gradient], axis=0)
+            return tf.IndexedSlices(values, rows, tf.constant(tuple(variable.shape), tf.int64))
         # A sum of rows that are read once takes as long as adding them to the table.
-        if isinstance(gradient, list) or (
-            of_one_lookup and not getattr(optimizer, "linear", False)
-        ):
+        columns = isinstance(gradient, tf.IndexedSlices) and side_by_side_of(variable)
+        if columns and on_gpu and not getattr(optimizer, "linear", False):
             return gradient_of_table(gradient, variable, optimizer).alone()
         return gradient
 

@@ -1,10 +1,11 @@
-"""The gradient of a table as it travels between GPUs: sums for small columns, rows for large ones."""
+"""The gradient of a table on a GPU: sums for small columns, rows for large ones."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import keras
@@ -16,8 +17,9 @@ from training.parallel.collectives import Collectives
 from training.parallel.lengths import dtype_of_rows, lengthened
 from training.tables.side_by_side import LookedRows, side_by_side_of
 
-# Rows of a small column: of fewer than a batch has on a GPU, most occur in it several times.
-SMALL = 1 << 16
+# Rows of a small column: of fewer than a batch has on a GPU, most occur in it several times. And those
+# of all small columns of a table, whose sums cost as much for a small batch as for a large one.
+SMALL, TOGETHER = 1 << 16, 1 << 18
 # A GPU adds to one place one after the other, so frequent rows are summed in several copies: of a
 # column of lists the first rows, the frequent ones where ids are numbered by frequency, as Categorify
 # does; of other columns all, if so many copies have no more than so many numbers.
@@ -70,24 +72,17 @@ class TableGradient:
         self.shape = tf.constant(tuple(table.shape), tf.int64)
         whole = ((0, self.height),)
         columns_of = [looked.columns or whole for looked in lookups]
-        # The rows that are summed: for each first one their number.
-        spans: dict[int, int] = {}
-        for looked, columns in zip(lookups, columns_of, strict=True):
-            for start, height in columns:
-                if (summed := _summed(height, looked)) > 0:
-                    spans[start] = max(summed, spans.get(start, 0))
-        ends = [*itertools.accumulate(spans[start] for start in sorted(spans))]
-        places = {start: end - spans[start] for start, end in zip(sorted(spans), ends, strict=True)}
+        spans = _summed_rows(lookups, columns_of)
         self._small_rows = np.concatenate(
-            [np.zeros(0, np.int64), *(np.arange(s, s + spans[s]) for s in sorted(spans))]
+            [np.zeros(0, np.int64), *(np.arange(s, s + n) for s, n in spans.items())]
         )
         self.sent: list[SentRows] = []
-        sums = _Sums(ends[-1] if ends else 0, table.shape[1], marks=marks)
+        sums = _Sums(spans, table.shape[1], marks=marks)
         for looked, columns in zip(lookups, columns_of, strict=True):
             if looked.is_list and looked.columns:
-                self._add_list(sums, looked, places)
+                self._add_list(sums, looked, spans)
             else:
-                self._add_columns(sums, looked, columns, places)
+                self._add_columns(sums, looked, columns, spans)
         self.small = sums.found()
 
     def _add_columns(
@@ -95,27 +90,27 @@ class TableGradient:
         sums: _Sums,
         looked: LookedRows,
         columns: Sequence[tuple[int, int]],
-        places: dict[int, int],
+        spans: Mapping[int, int],
     ) -> None:
-        summed = [_summed(height, looked) > 0 for _, height in columns]
-        if any(summed):
+        small = [spans.get(start, 0) == height for start, height in columns]
+        if any(small):
             # Negative for rows of large columns: a selection would copy the values.
             shifts = [
-                (places[start] if small else -self.height) - start
-                for (start, _), small in zip(columns, summed, strict=True)
+                (sums.places[start] if one else -self.height) - start
+                for (start, _), one in zip(columns, small, strict=True)
             ]
             rows = tf.reshape(looked.rows, [-1, len(columns)])
             sums.add(tf.reshape(rows + tf.constant(shifts, tf.int64), [-1]), looked.values)
-        large = tuple(n for n, small in enumerate(summed) if not small)
+        large = tuple(n for n, one in enumerate(small) if not one)
         if large:
             sent = SentRows(looked.rows, looked.values, len(columns), large, looked.is_list)
             self.sent.append(sent)
 
-    def _add_list(self, sums: _Sums, looked: LookedRows, places: dict[int, int]) -> None:
+    def _add_list(self, sums: _Sums, looked: LookedRows, spans: Mapping[int, int]) -> None:
         ((start, height),) = looked.columns or ()
-        summed = _summed(height, looked)
+        summed = spans[start]
         numbers = looked.rows - start
-        sums.add_list(places[start], summed, numbers, looked.values)
+        sums.add_list(start, numbers, looked.values)
         if summed < height:
             rows = tf.where(numbers < summed, tf.constant(self.height, tf.int64), looked.rows)
             self.sent.append(SentRows(rows, looked.values, 1, (0,), is_list=True))
@@ -157,7 +152,7 @@ class TableGradient:
         return values / collectives.size, rows
 
     def alone(self) -> tf.IndexedSlices:
-        """The gradient of this worker alone, with such numbers of rows."""
+        """The gradient of this worker alone, with such numbers of rows; their values do not count."""
 
         def same(tensor: tf.Tensor) -> tf.Tensor:
             return tensor
@@ -210,35 +205,55 @@ def takes_rows(optimizer: Any) -> bool:
     return isinstance(getattr(optimizer, "inner_optimizer", optimizer), SparseRows)
 
 
-def _summed(height: int, looked: LookedRows) -> int:
-    """The number of first rows of a column that are summed."""
-    if looked.columns is None and looked.is_list:
-        return height if height <= SMALL else 0
-    if height <= SMALL:
-        return height
-    return min(height, FIRST) if looked.is_list else 0
+def _summed_rows(
+    lookups: Sequence[LookedRows], columns_of: Sequence[Sequence[tuple[int, int]]]
+) -> dict[int, int]:
+    """The rows of a table that are summed: of each column the first one and their number, in order.
+
+    Args:
+        lookups: in the table.
+        columns_of: each one's columns.
+    """
+    columns = sorted({column for columns in columns_of for column in columns}, key=itemgetter(1))
+    totals = itertools.accumulate(height for _, height in columns)
+    spans = {
+        start: height
+        for (start, height), total in zip(columns, totals, strict=True)
+        if height <= SMALL and total <= TOGETHER
+    }
+    for looked in lookups:
+        for start, height in looked.columns or () if looked.is_list else ():
+            spans.setdefault(start, min(height, FIRST))
+    return dict(sorted(spans.items()))
 
 
 class _Sums:
-    """Sums of gradients by place.
+    """Sums of gradients of rows.
 
     Args:
-        count: of places.
+        spans: the rows: first ones and numbers, in order.
         width: of the gradients.
-        marks: whether to mark the places to which something was added.
+        marks: whether to mark the rows to which something was added.
+
+    Attributes:
+        places: the place of each first row among the sums.
     """
 
-    def __init__(self, count: int, width: int, *, marks: bool) -> None:
-        self._count = count
+    def __init__(self, spans: Mapping[int, int], width: int, *, marks: bool) -> None:
+        ends = itertools.accumulate(spans.values(), initial=0)
+        self.places = dict(zip(spans, ends, strict=False))
+        self._spans = spans
+        self._count = sum(spans.values())
         self._width = width
         self._marks = marks
         # Not one sum of all, which would copy the values.
         self._parts: list[tf.Tensor] = []
-        self._places: list[tf.Tensor] = []
+        self._of_lists: dict[int, list[tf.Tensor]] = {}
+        self._added: list[tf.Tensor] = []
 
     def add(self, places: tf.Tensor, values: tf.Tensor) -> None:
         """Add values (n, width) at places (n,); those at negative ones are left out."""
-        self._places.append(places)
+        self._added.append(places)
         copies = max(1, _COPIES // self._width)
         if copies == 1:
             self._parts.append(tf.math.unsorted_segment_sum(values, places, self._count))
@@ -248,15 +263,15 @@ class _Sums:
         copied = tf.reshape(found, [self._count, copies, self._width])
         self._parts.append(tf.reduce_sum(copied, axis=1))
 
-    def add_list(self, start: int, summed: int, numbers: tf.Tensor, values: tf.Tensor) -> None:
+    def add_list(self, start: int, numbers: tf.Tensor, values: tf.Tensor) -> None:
         """Add values of a list's column.
 
         Args:
-            start: the place of its first row.
-            summed: how many of its rows are summed.
+            start: its first row.
             numbers: of rows of the column, (n,).
             values: (n, width).
         """
+        summed = self._spans[start]
         several = min(summed, FIRST)
         copies = several * _COPIES
         at = numbers * _COPIES + _lanes(tf.shape(numbers)[0], _COPIES)
@@ -266,18 +281,25 @@ class _Sums:
         found = tf.math.unsorted_segment_sum(values, at, copies + summed - several)
         first = tf.reshape(found[:copies], [several, _COPIES, self._width])
         sums = tf.concat([tf.reduce_sum(first, axis=1), found[copies:]], axis=0)
-        self._parts.append(tf.pad(sums, [[start, self._count - start - summed], [0, 0]]))
+        self._of_lists.setdefault(start, []).append(sums)
         if self._marks:
             outside = tf.constant(-1, tf.int64)
-            self._places.append(tf.where(numbers < summed, numbers + start, outside))
+            self._added.append(tf.where(numbers < summed, numbers + self.places[start], outside))
 
     def found(self) -> list[tf.Tensor]:
-        """The sums, and the marks if wanted; nothing if there are no places."""
-        if not self._parts:
+        """The sums, and the marks if wanted; nothing if there are no rows."""
+        if not self._spans:
             return []
-        found = [tf.add_n(self._parts) if len(self._parts) > 1 else self._parts[0]]
+        parts = self._parts
+        if self._of_lists:
+            columns = [
+                tf.add_n(self._of_lists.get(start, [tf.zeros([rows, self._width])]))
+                for start, rows in self._spans.items()
+            ]
+            parts = [*parts, tf.concat(columns, axis=0)]
+        found = [tf.add_n(parts)]
         if self._marks:
-            at = tf.concat(self._places, axis=0)
+            at = tf.concat(self._added, axis=0)
             at = tf.where(at < 0, tf.constant(self._count, tf.int64), at)
             ones = tf.ones_like(at, tf.float32)
             marks = tf.zeros([self._count + 1])

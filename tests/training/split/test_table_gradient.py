@@ -78,6 +78,18 @@ def test_sums_of_small_columns_and_rows_of_large_ones_are_the_gradient(
     np.testing.assert_allclose(dense(rows, values, table.shape[0]), expected, atol=1e-5)
 
 
+def test_columns_are_summed_as_long_as_they_have_few_rows_together(layer, monkeypatch):
+    """The smallest first; sums of all rows of many columns would cost more than a small batch."""
+    monkeypatch.setattr(table_gradient, "TOGETHER", 20)
+    table, gradient = lookup_gradient(layer, ids_of(np.random.default_rng(0)))
+    alone = TableGradient(together(gradient, table), table, marks=True).alone()
+    rows = alone.indices.numpy()
+    city_and_day = 6 + 8
+    assert len(rows) == city_and_day + 3 * ROWS
+    received = dense(rows, alone.values.numpy(), table.shape[0])
+    np.testing.assert_allclose(received, tf.convert_to_tensor(gradient).numpy(), atol=1e-5)
+
+
 def test_a_row_whose_gradient_is_zero_counts_as_looked_up(layer, monkeypatch):
     monkeypatch.setattr(table_gradient, "SMALL", 1000)
     table, gradient = lookup_gradient(layer, {n: np.full((ROWS, 1), 3) for n in SIZES})
