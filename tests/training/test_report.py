@@ -78,7 +78,7 @@ def test_a_run_that_is_ended_within_an_epoch_shows_the_terminals_cursor_again(
     monkeypatch.setenv("FORCE_COLOR", "1")  # which rich takes for a terminal
 
     class Ends(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
+        def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
             raise ended_by
 
     with pytest.raises(ended_by):
