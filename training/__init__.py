@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 try:
-    from workflow.first_use import at_first_use
+    from workflow.first_use import at_first_use, explained_imports
 except ModuleNotFoundError as error:  # here, since no module of ours can say it then
     import workflow
 
@@ -17,7 +17,8 @@ from training.errors import TrainingError
 
 if TYPE_CHECKING or find_spec("tensorflow") is not None:
     # Importing them tells Keras of them, which it needs to load a model that has them.
-    from training import layers, models, optimizers, retrieval
+    with explained_imports():
+        from training import layers, models, optimizers, retrieval
 
 if TYPE_CHECKING:
     from training.feature_columns.conversion import make_feature_column_workflow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +150,14 @@ def train(
     workers = expect_workers(workers)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
+    lines = EpochLines(watch)
     followers = [
         *([] if workers.size == 1 else [FirstValidation(workers)]),
         watch,
         *([] if saver is None else [saver]),
         *_early_stopping(patience, validation_data),
         *callbacks,
-        *([EpochLines(watch)] if verbose else []),
+        *([lines] if verbose else []),
         *([] if tensorboard is None else [EventLog(tensorboard, watch)]),
     ]
     with explained(model), checked_ids(model) if validate_ids else nullcontext():
@@ -174,7 +175,8 @@ def train(
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight, names)
         data = uncast(model, data) if validate_ids else data
-        with watch.rows.counting(model), steps_a_call(model, steps):
+        # Keras ends no callback of a run that Ctrl-C or an error has ended.
+        with closing(lines), watch.rows.counting(model), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, weights, epochs, first, followers)
     mixing = train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
     return _report(history, watch, mixing)

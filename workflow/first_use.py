@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -42,15 +42,26 @@ def at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], An
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        try:
+        with explained_imports():
             module = import_module(modules[name])
-        except ModuleNotFoundError as error:
-            if (reason := what_is_missing(error)) is None:
-                raise
-            raise ImportError(reason, name=error.name) from error
         return module if modules[name] == f"{package}.{name}" else getattr(module, name)
 
     return get
+
+
+@contextmanager
+def explained_imports() -> Iterator[None]:
+    """Imports whose error says what to install or to rename, where that helps.
+
+    Raises:
+        ImportError: a package of an extra is missing, or a user's own one comes before one of ours.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (reason := what_is_missing(error)) is None:
+            raise
+        raise ImportError(reason, name=error.name) from error
 
 
 def what_is_missing(error: ModuleNotFoundError) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from exporter.command_line.guard import CommandError
 from exporter.command_line.user_code import load_object
 from exporter.command_line.words import values
+from workflow.schema.alike import did_you_mean
 
 KINDS = ("mlp", "wide_and_deep", "dlrm", "dcn", "two_tower", "bst")
 # Options that only one kind has, and it always.
@@ -81,6 +82,7 @@ class NetworkOptions:
             raise CommandError(
                 f"Expected a --model among {', '.join(KINDS)}, or file.py:name or module:name of a "
                 f"function that makes one. Received: {self.model}."
+                + did_you_mean([self.model], KINDS)
             )
         make = load_object(self.model, "make_model")
         if not callable(make):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from exporter.command_line.guard import CommandError
+from workflow.schema.alike import did_you_mean
 
 if TYPE_CHECKING:
     from workflow.data.delimited import TextFiles
@@ -98,6 +99,7 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
         if name not in kinds or not equals:
             raise CommandError(
                 f"Expected {option} NAME=VALUE, the name among {', '.join(kinds)}. Received: {word!r}."
+                + did_you_mean([name], kinds)
             )
         try:
             read[name] = ast.literal_eval(text)

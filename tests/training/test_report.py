@@ -4,6 +4,7 @@ import io
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import keras
 import polars as pl
 import pytest
 import tensorflow as tf
@@ -68,6 +69,23 @@ def test_progress_in_a_terminal_is_a_bar_that_goes_away(model, batches):
     model.fit(data, callbacks=[watch, EpochLines(watch, console)], verbose=0, shuffle=False)
     assert "4/4" in file.getvalue()
     assert file.getvalue().splitlines()[-1].split()[0] == "1/1"
+
+
+@pytest.mark.parametrize("ended_by", [KeyboardInterrupt, OSError])
+def test_a_run_that_is_ended_within_an_epoch_shows_the_terminals_cursor_again(
+    model, batches, capsys, monkeypatch, ended_by
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which rich takes for a terminal
+
+    class Ends(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+            raise ended_by
+
+    with pytest.raises(ended_by):
+        train(model, batches(256, 64), callbacks=[Ends()], verbose=True)
+    said = capsys.readouterr().out
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    assert said.count(hidden) == said.count(shown) == 1
 
 
 def events(folder):

@@ -79,6 +79,15 @@ def test_a_module_of_ones_own_with_the_name_of_a_package_is_named(tmp_path):
     assert told.endswith("Rename it.")
 
 
+def test_a_folder_of_ones_own_is_named_where_another_package_imports_it(tmp_path):
+    (tmp_path / "loader").mkdir()
+    (tmp_path / "loader" / "__init__.py").write_text("")
+    told = last_line("from training import train", tmp_path)
+    assert told.startswith("ImportError: Expected the package 'loader' of parquet-to-triton.")
+    assert str(tmp_path / "loader") in told
+    assert told.endswith("Rename it.")
+
+
 def test_a_bug_inside_is_not_taken_for_either(tmp_path):
     told = last_line(WITHOUT.format(absent="numpy") + "from loader import ArrayLoader", tmp_path)
     assert told == "ModuleNotFoundError: No module named 'numpy'"

@@ -138,7 +138,7 @@ def test_output_dtype_can_be_taken_back(fitted):
 
 def test_output_dtype_that_cannot_be_is_refused(ratings):
     workflow = Workflow((["userId"] >> ops.Categorify()) + "genres").fit(ratings)
-    with pytest.raises(WorkflowError, match=r"No output 'user'. The outputs are: userId, genres"):
+    with pytest.raises(WorkflowError, match=r"are: userId, genres\. Did you mean 'userId'"):
         workflow.output_dtypes["user"] = "int32"
     with pytest.raises(WorkflowError, match="'genres' is string and cannot become int32"):
         workflow.output_dtypes["genres"] = "int32"

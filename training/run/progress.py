@@ -45,7 +45,7 @@ class EpochLines(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Print the row, after a header if the columns have changed."""
-        self._hide()
+        self.close()
         seconds, samples = self._watch.epoch_seconds, self._watch.epoch_samples
         cells = {
             "epoch": f"{epoch + 1}/{self.params['epochs']}",
@@ -60,11 +60,8 @@ class EpochLines(keras.callbacks.Callback):
             self._print(self._titles)
         self._print(list(cells.values()))
 
-    def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
-        """Leave no bar behind."""
-        self._hide()
-
-    def _hide(self) -> None:
+    def close(self) -> None:
+        """Remove the bar, and show the cursor again; needed where an epoch has not ended."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -9,6 +9,7 @@ from workflow.errors import WorkflowError
 from workflow.expressions.program.program import Program
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Operator
+from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError, dtype_of
 from workflow.schema.exact_dtypes import inexact
 from workflow.schema.schema import ColumnSchema, Schema
@@ -225,7 +226,10 @@ class OutputDtypes(MutableMapping[str, str]):
     def _column(self, name: str) -> ColumnSchema:
         outputs = self._graph.outputs()
         if name not in outputs:
-            raise WorkflowError(f"No output {name!r}. The outputs are: {', '.join(outputs)}.")
+            raise WorkflowError(
+                f"No output {name!r}. The outputs are: {', '.join(outputs)}."
+                f"{did_you_mean([name], outputs)}"
+            )
         return outputs[name].schema
 
     def __setitem__(self, name: str, dtype: Any) -> None:

@@ -49,12 +49,15 @@ def curves(svg):
     texts = [(float(e.get("x")), float(e.get("y")), e.text) for e in chart if "text" in e.tag]
     ticks = [(y - 4, float(t)) for x, y, t in texts if x == 56]
     (bottom, low), (top, high) = ticks[0], ticks[-1]
-    lines = [e for e in chart if "polyline" in e.tag and e.get("stroke") != "#dddddd"]
+    # A curve of one point is a dot.
+    parts = [e for e in chart if "polyline" in e.tag or "circle" in e.tag]
+    lines = [e for e in parts if e.get("stroke") != "#dddddd"]
     drawn = {}
     for line, key in zip(lines[::2], lines[1::2], strict=True):
         start = float(key.get("points").split(",")[0])
         name = next(t for x, y, t in texts if y == 42 and x == start + 22)
-        heights = [float(p.split(",")[1]) for p in line.get("points").split()]
+        points = (line.get("points") or f"{line.get('cx')},{line.get('cy')}").split()
+        heights = [float(p.split(",")[1]) for p in points]
         drawn[name] = [low + (high - low) * (bottom - y) / (bottom - top) for y in heights]
     return drawn
 

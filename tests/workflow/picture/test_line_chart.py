@@ -13,6 +13,15 @@ def test_a_chart_of_next_to_nothing(points):
     assert "t & u" in "".join(drawn.itertext())
 
 
+@pytest.mark.parametrize("points", [[(1, 2)], [(1, 2), (1, 2)]])
+def test_a_curve_of_one_point_is_a_dot_there(points):
+    drawn = ET.fromstring(line_chart({"one": points, "two": [(0, 0), (2, 4)]}, "", "", ""))  # noqa: S314
+    (dot,) = (part for part in drawn.iter() if part.tag.endswith("circle"))
+    assert float(dot.get("r")) >= 2
+    # The other curve goes from corner to corner, and the point lies in its middle.
+    assert (float(dot.get("cx")), float(dot.get("cy"))) == (334.0, 190.0)
+
+
 def test_the_axis_holds_every_point():
     drawn = ET.fromstring(line_chart({"a": [(0, -3.2), (7, 1234.5)]}, "", "", ""))  # noqa: S314
     for part in drawn:
