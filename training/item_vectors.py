@@ -107,7 +107,9 @@ class ItemVectors(metaclass=OwnNames):
         self.expect(k, queries.shape[-1])
         rows = max(1, _BLOCK_BYTES // (4 * len(self.ids)))
         blocks = [queries[start : start + rows] for start in range(0, len(queries), rows)]
-        found = [_best(block @ self.vectors.T, k) for block in blocks]
+        # The vector of extreme features may hold NaN or infinity.
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = [_best(block @ self.vectors.T, k) for block in blocks]
         places = np.concatenate([place for place, _ in found] or [np.zeros((0, k), np.int64)])
         scores = np.concatenate([score for _, score in found] or [np.zeros((0, k), np.float32)])
         return self.ids[places], scores

@@ -24,6 +24,8 @@ _EXTRAS = {
     "tensorflow": "cpu",
     "tf2onnx": "onnx",
 }
+# Frameworks that no extra installs, since each has wheels of its own for each kind of device.
+_FRAMEWORKS = ("jax", "torch")
 
 
 def at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
@@ -76,6 +78,11 @@ def what_is_missing(error: ModuleNotFoundError) -> str | None:
         beside = ", or [gpu] beside an NVIDIA GPU" if first == "tensorflow" else ""
         return (
             f"Expected the package {first}: {install_command(_EXTRAS[first])}{beside}. "
+            "Received: an environment without it."
+        )
+    if first in _FRAMEWORKS:
+        return (
+            f"Expected the package {first}: pip install {first}, or as its own pages say for your device. "
             "Received: an environment without it."
         )
     if first in _OWN and first in sys.modules and not (_home(first) / "py.typed").exists():

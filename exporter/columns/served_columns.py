@@ -173,7 +173,8 @@ def _wanted_columns(
             missing.append(name)
         if spec.shape[1] != 1:
             raise ExportError(
-                f"Input {name!r} of the network has {spec.shape[1]} columns; the workflow's column has one. "
+                f"Input {name!r} of the network has {spec.shape[1]} columns; the workflow "
+                f"{'has one of this name' if name in produced else 'has none of this name'}. "
                 "Take a list as the pair of inputs <name>__values and <name>__nnzs, or as one of its width. "
                 "The matrix of an ONNX network is packed from columns, in the order of the training: "
                 "ServingOptions(columns={input: [column, ...]}). "

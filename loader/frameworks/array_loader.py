@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from loader.files.layout import BatchLayout
+from loader.frameworks.array_batches import DeviceBatches, HostBatches
 from loader.frameworks.loader_methods import LoaderMethods
-from loader.opening.open_loader import (
-    Data,
-    OpenedDevice,
-    arguments_in,
-    open_host,
-    open_loader,
-)
+from loader.opening.open_loader import Data, OpenedDevice, arguments_in, open_host, open_loader
 from loader.options import check_counts
 from workflow.schema.schema import Schema
 
@@ -42,9 +37,8 @@ class ArrayLoader(LoaderMethods):
         seed_fn: called at the start of each epoch for its seed.
         buffer_size: memory for decoded rows, a fraction of the device's below 1, bytes from 1 on.
         device: "cpu"; or a GPU's number or "gpu:<number>", where cuDF decodes. There the batches are
-            TensorFlow's tensors, so TensorFlow has to be installed; another framework takes one
-            without a copy as `from_dlpack(ExportedTensor(tensor))`, with
-            `loader.gpu.exported_tensor.ExportedTensor`.
+            TensorFlow's tensors, so it has to be installed; another framework takes them as
+            `from_dlpack(loader.gpu.exported_tensor.ExportedTensor(tensor))`, without a copy.
         parts_per_chunk: the fewest row groups from which a shuffled batch draws rows.
         reader_kwargs: further arguments of `polars.scan_parquet`.
         global_size: number of workers that share the data.
@@ -129,7 +123,7 @@ class ArrayLoader(LoaderMethods):
     def _open(self, device: Any, data: Data) -> OpenedDevice:
         self._check(data.layout)
         if device == "cpu":
-            return open_host(data, _HostBatches(data.layout, self._tensors))
+            return open_host(data, HostBatches(data.layout, self._tensors))
         from loader.opening.device import open_device  # noqa: PLC0415 - it imports TensorFlow
 
         opened = open_device(device, data)
@@ -152,55 +146,4 @@ class ArrayLoader(LoaderMethods):
         return tensor
 
     def _columns_of_gpu(self, batch: Any, transport: Any) -> Sequence[Any] | None:
-        """The columns of a batch's matrices as the framework's tensors, or None to convert each.
-
-        Args:
-            batch: a `loader.gpu.blocks.DeviceBatch`, whose memory is aligned.
-            transport: the `loader.gpu.transport.DeviceTransport`.
-        """
-
-
-@dataclass(frozen=True)
-class _HostBatches:
-    """Batches of arrays, made the framework's tensors.
-
-    Attributes:
-        layout: the columns of a batch.
-        tensors: arrays as the framework's tensors.
-    """
-
-    layout: BatchLayout
-    tensors: Callable[[Sequence[Any]], Iterable[Any]]
-
-    def to_batch(self, batch: Sequence[Any]) -> Any:
-        """See `BatchMaker`."""
-        return self.layout.pack(self.tensors(batch))
-
-
-@dataclass(frozen=True)
-class DeviceBatches:
-    """Batches on a GPU, each of TensorFlow's tensors made the framework's.
-
-    Attributes:
-        transport: gives batches to TensorFlow.
-        convert: makes the framework's tensor of one of TensorFlow's.
-        columns: makes the framework's tensors of a batch's memory, or returns None.
-    """
-
-    transport: Any
-    convert: Callable[[Any], Any]
-    columns: Callable[[Any, Any], Sequence[Any] | None]
-
-    def to_batch(self, batch: Any) -> Any:
-        """See `BatchMaker`."""
-        columns = self.columns(batch, self.transport) if batch.block.columns else None
-        if columns is None:
-            return self._converted(self.transport.to_batch(batch))
-        return self.transport.format.batch_of(columns, batch.parts, self.convert)
-
-    def _converted(self, part: Any) -> Any:
-        if isinstance(part, dict):
-            return {name: self._converted(value) for name, value in part.items()}
-        if isinstance(part, tuple):
-            return tuple(map(self._converted, part))
-        return self.convert(part)
+        """The columns of a `DeviceBatch`'s matrices as tensors, or None to convert TensorFlow's."""

@@ -23,12 +23,15 @@ from loader.tfrecords.examples import (
     described,
     example_of,
     inferred,
+    names_of,
+    reason_of,
 )
 from workflow.data.object_stores import expect_local
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, make_folder, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
+from workflow.schema.alike import did_you_mean
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.transform.dataset_run import run_into
 from workflow.transform.parquet_sink import ParquetSink, cut
@@ -68,7 +71,8 @@ def convert_tfrecords_to_parquet(
         output_dir: folder to write to; made if missing, and it must not contain parquet.
         features: names and `tf.io.FixedLenFeature` (one value, or lists of one length),
             `tf.io.VarLenFeature` or `tf.io.RaggedFeature` (lists), as for `tf.io.parse_example`.
-            Features that are not named are left out.
+            Features that are not named are left out. A single value without a default is null in a
+            record that lacks it, and one that none of the first records has is an error.
         compression_type: "GZIP", "ZLIB" or "" for none. Default: GZIP where a file begins as one.
         rows_per_file: rows of a parquet file; the last one of each TFRecord file may have fewer.
 
@@ -92,7 +96,7 @@ def convert_tfrecords_to_parquet(
         )
     shards = [_Shard(path, compression_type) for path in _files(filenames)]
     is_complete = features is None
-    found = described(features) if features is not None else _inferred(shards)
+    found = _described(features, shards) if features is not None else _inferred(shards)
     parser = Parser(found, is_complete)
     folder = Path(output_dir)
     sink = ParquetSink(folder, rows_per_file, "snappy")
@@ -195,10 +199,9 @@ class _Shard:
                 yield batch
             _expect_end(self.path, self._compression, nbytes)
         except (tf.errors.DataLossError, tf.errors.OutOfRangeError, EOFError, zlib.error) as error:
-            received = str(getattr(error, "message", error)).splitlines()[0].strip()
             raise LoaderError(
                 f"Expected {self.path} as whole TFRecords, "
-                f"{self._compression or 'not compressed'}. Received: {received}. Copy the file "
+                f"{self._compression or 'not compressed'}. Received: {reason_of(error)}. Copy the file "
                 "again, or pass its compression_type."
             ) from None
 
@@ -261,11 +264,33 @@ def _done(folder: Path, facts: list[Any]) -> list[Path] | None:
     return [folder / name for name in done["files"]] if done["facts"] == facts else None
 
 
-def _inferred(shards: Sequence[_Shard]) -> dict[str, RecordFeature]:
+def _first(shards: Sequence[_Shard]) -> Iterator[tf.train.Example]:
+    """The first records of each file."""
     count = max(_SAMPLE // len(shards), _SAMPLE_OF_SHARD)
-    records = (record for shard in shards for record in shard.first(count))
+    return (record for shard in shards for record in shard.first(count))
+
+
+def _described(features: Mapping[str, Any], shards: Sequence[_Shard]) -> dict[str, RecordFeature]:
+    """Features as described, of which records must have those that TensorFlow requires of each."""
+    found = described(features)
+    lacking = {n for n, feature in found.items() if feature.width == 1 and feature.default is None}
+    known: set[str] = set()
+    for record in _first(shards) if lacking else ():
+        known |= names_of(record)
+        if not (lacking := lacking - known):
+            break
+    if lacking and known:
+        raise LoaderError(
+            f"Expected features that the records have. Received: {min(lacking)!r}, which none of the first "
+            f"records has. They have {', '.join(sorted(known))}.{did_you_mean(lacking, known)} Name "
+            "it as they do, or give it a default_value."
+        )
+    return found
+
+
+def _inferred(shards: Sequence[_Shard]) -> dict[str, RecordFeature]:
     try:
-        return inferred(records)
+        return inferred(_first(shards))
     except FeatureError as error:
         others = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
         raise LoaderError(f"The first records of {shards[0].path}{others}: {error}") from None
@@ -286,7 +311,12 @@ def _schema(features: Mapping[str, RecordFeature]) -> Schema:
 
 
 def _files(filenames: Any) -> list[Path]:
-    given = [filenames] if isinstance(filenames, str | os.PathLike) else list(filenames)
+    given = [filenames] if isinstance(filenames, str | os.PathLike) else filenames
+    if not isinstance(given, Sequence) or not all(isinstance(p, str | os.PathLike) for p in given):
+        raise LoaderError(
+            'Expected the path of a TFRecord file, a pattern such as "data/*.tfrecord", or a list of '
+            f"these. Received: {filenames!r:.200}."
+        )
     found: list[Path] = []
     for path in given:
         name = os.fspath(path)

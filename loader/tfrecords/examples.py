@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,6 +132,17 @@ def inferred(records: Iterable[tf.train.Example]) -> dict[str, RecordFeature]:
     }
 
 
+def names_of(record: tf.train.Example) -> set[str]:
+    """The features of which a record has a value."""
+    return {name for name, feature in record.features.feature.items() if _count(feature)}
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of an error without the operation and the device that TensorFlow adds to it."""
+    line = str(getattr(error, "message", error)).splitlines()[0]
+    return re.sub(r"^\{\{.*?\}\}|\[Op:.*?\]( name:)?\s*$", "", line).strip(" .")
+
+
 def _count(feature: Any) -> int:
     """The number of values of a feature of a record."""
     kind = feature.WhichOneof("kind")
@@ -164,7 +176,7 @@ class Parser:
         except tf.errors.InvalidArgumentError as error:
             raise FeatureError(
                 f"Expected records of tf.train.Example with {_listed(self.features)}. Received: "
-                f"{error.message.splitlines()[0]}. {_REMEDY}"
+                f"{reason_of(error)}. {_REMEDY}"
             ) from None
         offsets = {name: ragged.row_splits.numpy() for name, ragged in parsed.items()}
         if self.is_complete and len(records):
@@ -180,10 +192,8 @@ class Parser:
         present = np.sum([found[1:] > found[:-1] for found in offsets.values()], axis=0)
         # A feature without values is in no column: those records are looked into.
         for record in np.flatnonzero(_counts(records) > present):
-            found = tf.train.Example.FromString(records[int(record)].numpy()).features.feature
-            others = sorted(
-                name for name in found.keys() - self.features.keys() if _count(found[name])
-            )
+            found = tf.train.Example.FromString(records[int(record)].numpy())
+            others = sorted(names_of(found) - self.features.keys())
             if others:
                 raise FeatureError(
                     f"Expected records with {_listed(self.features)}, as the first ones have. "

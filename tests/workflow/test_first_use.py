@@ -50,6 +50,12 @@ def test_a_missing_extra_is_named(wanted, tmp_path):
     assert '"parquet-to-triton[cpu]' in told
 
 
+@pytest.mark.parametrize(("package", "wanted"), [("torch", "TorchLoader"), ("jax", "JaxLoader")])
+def test_a_missing_framework_is_named(package, wanted, tmp_path):
+    told = last_line(WITHOUT.format(absent=package) + f"from loader import {wanted}", tmp_path)
+    assert told.startswith(f"ImportError: Expected the package {package}: pip install {package}")
+
+
 def test_the_advice_installs_from_where_the_package_came():
     """An index may lack the package, or have a stranger's of its name."""
     installed = distribution("parquet-to-triton")

@@ -95,6 +95,12 @@ class OnnxFile:
                     f"Expected the weights of {self._where} in {self.folder / name}, which it names. "
                     "Received: no such file. Move both together."
                 )
+        for name, end in _ends_in_other_files(given.graph):
+            if self.folder and (size := (self.folder / name).stat().st_size) < end:
+                raise TrainingError(
+                    f"Expected {end:,} bytes or more of weights in {self.folder / name}, which "
+                    f"{self._where} names. Received: {size:,} bytes. Copy both again."
+                )
 
     def _session(self, model: Path | onnx.ModelProto, given: onnx.ModelProto) -> Any:
         try:
@@ -158,10 +164,16 @@ def _is_random(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
 
 def _other_files(graph: onnx.GraphProto) -> Iterator[str]:
     """The names of the files in which weights lie."""
+    return (name for name, _ in _ends_in_other_files(graph))
+
+
+def _ends_in_other_files(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
+    """Of each tensor in another file the file's name, and the byte of it at which the tensor ends."""
     inside = (a.t for node in graph.node for a in node.attribute if a.HasField("t"))
     for tensor in (*graph.initializer, *inside):
         if onnx.external_data_helper.uses_external_data(tensor):
-            yield onnx.external_data_helper.ExternalDataInfo(tensor).location
+            lies = onnx.external_data_helper.ExternalDataInfo(tensor)
+            yield lies.location, (lies.offset or 0) + (lies.length or 0)
 
 
 def _runs(domain: str, version: int) -> bool:

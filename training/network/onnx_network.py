@@ -26,6 +26,7 @@ from workflow.wire.request_rules import NNZS
 
 # The tree of each node, the column that it asks for: of all sorts of tree ensembles.
 _FEATURES_OF_TREES = "nodes_featureids"
+_LINEAR = ("LinearClassifier", "LinearRegressor")
 
 
 class OnnxModelFile:
@@ -174,11 +175,11 @@ class OnnxNetwork:
                 f"{spec}. Received: {len(columns)}, {', '.join(columns)}. "
                 "Name those of the training, in its order."
             )
-        asked = _features_of_trees(self.model.file.proto.graph, spec.name)
+        asked = _features_asked(self.model.file.proto.graph, spec.name)
         if asked > len(columns):
             raise TrainingError(
-                f"Expected {asked} columns or more for the input {spec.name!r} of the network, whose "
-                f"trees ask for column {asked - 1}, counted from 0. Received: {len(columns)}, "
+                f"Expected {asked} columns or more for the input {spec.name!r} of the network, which "
+                f"asks for column {asked - 1}, counted from 0. Received: {len(columns)}, "
                 f"{', '.join(columns)}. Name those of the training, in its order."
             )
 
@@ -223,11 +224,19 @@ class OnnxNetwork:
         try:
             return self.model.run({s.name: self._zeros(s, rows) for s in self.model.inputs})
         except Exception as error:  # onnxruntime raises errors of several types
+            given = ", ".join(map(self._shown, self.model.inputs))
             raise TrainingError(
-                f"Expected a network that answers any number of rows, such as {rows} of zeros. "
-                f"Received: {in_a_line(error)} Export it with a dynamic first dimension, as "
-                "torch.onnx.export does with dynamic_shapes."
+                f"Expected a network that answers any number of rows, such as {rows} of zeros, with the "
+                f"inputs {given}. Received: {in_a_line(error)} Name as many columns as it was trained on, "
+                "and export it with a dynamic first dimension, as torch.onnx.export does with dynamic_shapes."
             ) from error
+
+    def _shown(self, spec: TensorSpec) -> str:
+        """An input, and the columns of a matrix."""
+        columns = self.columns_of(spec.name)
+        if spec.shape[1] is not None:
+            return str(spec)
+        return f"{spec.name} {spec.dtype} [N, {len(columns)}] of {', '.join(columns)}"
 
     def _zeros(self, spec: TensorSpec, rows: int) -> Array:
         value: Any = b"" if spec.dtype == "string" else int(spec.name.endswith(NNZS))
@@ -286,13 +295,17 @@ def _size(size: Any) -> str:
     return str(size.dim_value) if size.HasField("dim_value") else size.dim_param or "?"
 
 
-def _features_of_trees(graph: onnx.GraphProto, name: str) -> int:
-    """The number of columns of an input for which trees ask; 0 without trees."""
-    asked = [
-        max(helper.get_attribute_value(attribute), default=-1) + 1
-        for node in graph.node
-        if name in node.input
-        for attribute in node.attribute
-        if attribute.name == _FEATURES_OF_TREES
-    ]
-    return max(asked, default=0)
+def _features_asked(graph: onnx.GraphProto, name: str) -> int:
+    """The number of columns of an input for which trees and linear models ask; 0 without these.
+
+    onnxruntime takes a narrower matrix, and reads other rows or other coefficients for the rest.
+    """
+    return max((_features_of(node) for node in graph.node if name in node.input), default=0)
+
+
+def _features_of(node: onnx.NodeProto) -> int:
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if node.op_type in _LINEAR:
+        vectors = attributes.get("targets") or len(attributes.get("intercepts", [])) or 1
+        return len(attributes.get("coefficients", [])) // vectors
+    return max(attributes.get(_FEATURES_OF_TREES, []), default=-1) + 1

@@ -172,6 +172,10 @@ def expect_unchanged(files: Sequence[ParquetFile]) -> None:
     )
 
 
+# Polars' readers by the first bytes of a file.
+_READERS = {b"Obj": "read_avro", b"ARRO": "scan_ipc", b"{": "scan_ndjson"}
+
+
 def _reason(file: AnyPath, error: BaseException) -> str:
     """The reason why a file's schema cannot be read."""
     if isinstance(error, pa.ArrowNotImplementedError):
@@ -183,11 +187,14 @@ def _reason(file: AnyPath, error: BaseException) -> str:
     if not size:
         return "it is empty."
     if start != MAGIC:
+        reader = next(
+            (r for opening, r in _READERS.items() if start.startswith(opening)), "scan_csv"
+        )
         return zip_advice(file, start) or (
             "it is not a parquet file. `fit` and `transform` take CSV and TSV by files that end with .csv "
-            "or .tsv. Pass another format as a frame, such as polars.scan_csv(path), or "
+            f"or .tsv. Pass another format as a frame, such as polars.{reader}(path), or "
             'convert it in a shell: python -c "import polars; '
-            f"polars.scan_csv('{file}').sink_parquet('{_beside(file)}')\""
+            f"polars.{reader}('{file}').lazy().sink_parquet('{_beside(file)}')\""
         )
     if end != MAGIC:
         return f"it ends after {size:,} bytes in the middle, like a truncated copy."

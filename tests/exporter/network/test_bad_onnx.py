@@ -138,7 +138,7 @@ NETWORKS = {
             Y,
             [numpy_helper.from_array(np.array([8, 1]), "eight")],
         ),
-        "answers any number of rows, such as 2 of zeros. Received: .*dynamic first dimension",
+        r"any number of rows, such as 2 of zeros, with .*price.* Received: .*dynamic first dimension",
     ),
     "an unnamed input": (
         lambda: model_of(
@@ -268,10 +268,42 @@ def test_a_matrix_of_other_columns(columns, reason, workflow, tmp_path):
     assert not (tmp_path / "models").exists()
 
 
+@pytest.mark.parametrize(
+    ("operation", "more"),
+    [
+        ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0], "intercepts": [0.0]}),
+        ("LinearRegressor", {"coefficients": [1.0] * 6, "targets": 2}),
+        ("LinearClassifier", {"coefficients": [1.0] * 9, "intercepts": [0.0] * 3}),
+    ],
+)
+def test_a_linear_model_that_was_trained_on_more_columns(operation, more, refused):
+    """As skl2onnx converts it with FloatTensorType([None, None]); onnxruntime answers fewer columns."""
+    classes = {"classlabels_ints": [0, 1, 2]} if operation == "LinearClassifier" else {}
+    outputs = ["label", "y"] if classes else ["y"]
+    node = helper.make_node(
+        operation, ["features"], outputs, domain="ai.onnx.ml", **more, **classes
+    )
+    network = model_of([node], {"features": ["N", None]}, {"y": ["N", "K"]}, ml=1)
+    refused_with(
+        refused(network, columns={"features": ["user", "price"]}),
+        r"Expected 3 columns or more for the input 'features' .*asks for column 2, .*: 2, user, price",
+    )
+
+
+def test_columns_of_a_matrix_of_any_width_are_counted_by_the_network(refused):
+    """As a linear model of skl2onnx that was converted with FloatTensorType([None, None])."""
+    network = matrix(3)
+    network.graph.input[0].type.tensor_type.shape.dim[1].Clear()
+    text = refused(network, columns={"features": ["user", "price"]})
+    refused_with(
+        text, r"inputs features float32 \[N, 2\] of user, price\. Received: .*as many columns as it"
+    )
+
+
 def test_a_matrix_without_columns_is_told_which_there_are(refused):
     refused_with(
         refused(matrix(3)),
-        r"'features' .* has 3 columns.*columns=\{input: \[column.*makes user, genres",
+        r"'features' .* has 3 columns; .* none of this name.*columns=\{input: \[column.*makes user, genres",
     )
 
 

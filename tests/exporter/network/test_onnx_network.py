@@ -372,7 +372,10 @@ def test_weights_in_a_file_of_their_own(export, tmp_path):
     assert not [*report.repository.rglob("*.data")]
     content = weights.read_bytes()
     weights.write_bytes(content[:3])
-    with pytest.raises(ExportError, match="an ONNX model that onnxruntime can load"):
+    expected = (
+        r"\d+ bytes or more of weights in .*weights\.bin, .*clicks\.onnx names\. Received: 3 bytes"
+    )
+    with pytest.raises(ExportError, match=expected):
         export(path, columns=columns)
     weights.unlink()
     with pytest.raises(ExportError, match=r"Expected the weights of .*weights\.bin.*no such file"):

@@ -146,7 +146,7 @@ def test_trees_that_ask_for_a_further_column(workflow, features, rows, tmp_path)
     network = convert_lightgbm(trees, initial_types=[("features", FloatTensorType([None, None]))])
     with pytest.raises(
         ExportError,
-        match=r"Expected 3 columns or more for the input 'features'.*ask for column 2.*: 2, hour, price",
+        match=r"Expected 3 columns or more for the input 'features'.*asks for column 2.*: 2, hour, price",
     ):
         export(network, workflow, tmp_path, columns={"features": ["hour", "price"]})
     with pytest.raises(ExportError, match=r"'features' of the network, which takes any number"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from loader.frameworks.array_loader import DeviceBatches
+from loader.frameworks.array_batches import DeviceBatches
 from loader.gpu.blocks import DeviceBatch, DeviceBlock
 from loader.gpu.exported_tensor import ExportedTensor
 

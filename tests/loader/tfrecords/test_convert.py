@@ -191,8 +191,9 @@ def test_a_truncated_file_is_refused(tmp_path, target, compression, cut):
     """TensorFlow reads a compressed file that lacks its last ten bytes as if it were whole."""
     path = write(tmp_path / "a", map(record, rows(0, 2000)), compression)
     os.truncate(path, path.stat().st_size - cut)
-    with pytest.raises(LoaderError, match=f"{path}.*Copy the file again"):
+    with pytest.raises(LoaderError, match=f"{path}.*Copy the file again") as error:
         convert_tfrecords_to_parquet(path, target, compression_type=compression)
+    assert "device:" not in str(error.value)
 
 
 @pytest.mark.parametrize("described", [False, True])
@@ -228,6 +229,18 @@ def test_a_changed_byte_is_refused(tmp_path, target):
     [
         (lambda _: {"filenames": "nothing/*.tfrecord"}, "nothing/.*Received: none"),
         (lambda _: {"filenames": []}, "empty list"),
+        (lambda _: {"filenames": 7}, "path of a TFRecord file.*or a list of these. Received: 7"),
+        (lambda _: {"filenames": [b"a"]}, "or a list of these. Received: .b'a'"),
+        (
+            lambda f: {
+                "filenames": write(f / "b", [example(user=1, price=2.5)] * 3),
+                "features": {
+                    "price": tf.io.FixedLenFeature([], tf.float32),
+                    "users": tf.io.FixedLenFeature([], tf.int64),
+                },
+            },
+            r"Received: 'users', which none .*They have price, user\. Did you mean 'user'\?",
+        ),
         (lambda _: {"compression_type": "zip"}, "compression_type.*'zip'"),
         (lambda _: {"rows_per_file": 0}, "rows_per_file"),
         (lambda _: {"features": {}}, "features as a dict"),

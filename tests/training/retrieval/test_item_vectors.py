@@ -181,3 +181,12 @@ def test_other_files_and_sizes_are_named(tmp_path):
         items.nearest(np.ones((1, 2), "float32"), 3)
     with pytest.raises(TrainingError, match=r"wide as the items' vectors, 2.*Received: 5"):
         items.nearest(np.ones((1, 5), "float32"), 1)
+
+
+def test_a_query_that_is_not_finite_is_no_warning(tmp_path):
+    """As the tower's vector of the largest numbers, which an export tries."""
+    file = tmp_path / "items.parquet"
+    pl.DataFrame(GOOD).write_parquet(file)
+    queries = np.array([[np.inf, -np.inf], [np.nan, 1.0], [3e38, 3e38]], "float32")
+    ids, _ = ItemVectors.read(file).nearest(queries, 2)
+    assert ids.shape == (3, 2)

@@ -76,6 +76,18 @@ def test_the_advice_for_another_format_converts_it_into_another_file(tmp_path, n
     assert pl.read_parquet(made).to_dicts() == [{"userId": 1, "price": 2.5}]
 
 
+@pytest.mark.parametrize(
+    "write", [pl.DataFrame.write_avro, pl.DataFrame.write_ipc, pl.DataFrame.write_ndjson]
+)
+def test_the_advice_for_another_format_names_its_reader(tmp_path, write):
+    file = tmp_path / "rows"
+    write(pl.DataFrame({"userId": [1]}), file)
+    with pytest.raises(WorkflowError, match="is not a parquet file") as error:
+        Workflow(IDS).fit(file)
+    exec(re.search(r'python -c "(import polars; .*?\))"', str(error.value)).group(1))  # noqa: S102
+    assert pl.read_parquet(tmp_path / "*.parquet").to_dicts() == [{"userId": 1}]
+
+
 @pytest.mark.parametrize("message", SPOILT)
 def test_a_lazy_transform_names_the_file_as_far_as_it_reads_it(two, message):
     """The pages are read in the user's own `collect`, where what Polars raises is theirs to see."""

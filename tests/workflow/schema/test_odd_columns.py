@@ -75,6 +75,17 @@ def test_a_column_of_no_type_of_ours_is_named_with_its_type(kind):
     assert Workflow("key").fit_transform(data).collect()["key"].to_list() == [1, 2, 1]
 
 
+def test_the_advice_for_lists_of_lists_makes_lists_of_them():
+    data = pl.DataFrame({"x": REFUSED["lists of lists"]})
+    node = ["x"] >> ops.Categorify()
+    with pytest.raises(WorkflowError, match="Convert it before, in Polars: ") as error:
+        Workflow(node).fit(data)
+    advice = str(error.value).partition("in Polars: ")[2].rstrip(".")
+    flat = data.with_columns(eval(advice, {"polars": pl}))  # noqa: S307 - of our own text
+    assert flat["x"].to_list() == [[1], None, []]
+    assert Workflow(node).fit_transform(flat).collect()["x"].to_list() == [[3], [], []]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_column_may_have_any_name(name, tmp_path):
     data = pl.DataFrame({name: [7, 9, 7, None], "price": [1.0, None, 3.0, 5.0]})

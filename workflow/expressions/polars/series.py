@@ -21,6 +21,7 @@ _NAMES = {getattr(pl, info.polars): name for name, info in DTYPES.items()}
 _REMEDIES: Mapping[Any, str] = {
     pl.Binary: '{column}.bin.encode("hex")',
     pl.Decimal: "{column}.cast(polars.Float64)",
+    pl.List: "{column}.list.eval(polars.element().explode(empty_as_null=False))",
     pl.Duration: "{column}.dt.total_seconds()",
     pl.Struct: "frame.unnest({name}) makes a column of each field",
     pl.Time: "{column}.dt.hour()",
@@ -56,7 +57,7 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
 
 def _remedy(name: str, dtype: Any, *, is_list: bool) -> str:
     """Advice for a column of a type that no workflow takes."""
-    way = None if is_list else _REMEDIES.get(dtype.base_type())
+    way = None if is_list and dtype != pl.List else _REMEDIES.get(dtype.base_type())
     if way is None:
         return "Cast it before it enters the workflow."
     return f"Convert it before, in Polars: {way.format(column=f'polars.col({name!r})', name=repr(name))}."
