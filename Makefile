@@ -61,6 +61,9 @@ types: env
 contracts: env
 	$(BIN)/lint-imports --no-cache
 
+# Tests start some hundred processes, each of which would compile the packages anew.
+tests test-long: export PYTHONDONTWRITEBYTECODE :=
+
 tests: env
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not long and not gpu" tests
 

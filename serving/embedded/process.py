@@ -99,6 +99,7 @@ class ServerProcess:
                 shm_prefix=identity,
                 owner=os.getpid(),
                 grace=STOP_TIMEOUT,
+                all_python=installation.wheel is not None,
             )
             self._supervisor = _start(job, self.log_path, "ab" if replaced else "wb")
         except BaseException:

@@ -22,6 +22,9 @@ from typing import IO, cast
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+# Seconds between two looks at the processes of a server's models while it stops, and how many looks in
+# turn have to find that all have ended, since Triton may replace one, or that none of them is alive.
+LOOK_EVERY, GONE, DEAD = 0.1, 2, 20
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Linux's folder for it
 
 
@@ -37,6 +40,7 @@ class Job:
         shm_prefix: prefix of the names of the server's shared memory.
         owner: the process for which the server runs.
         grace: seconds between SIGTERM and SIGKILL.
+        all_python: whether every model runs in a process of its own, as all do on Python backends.
     """
 
     command: list[str]
@@ -46,6 +50,7 @@ class Job:
     shm_prefix: str
     owner: int
     grace: float
+    all_python: bool
 
     def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start a supervisor in a new session, so that Ctrl-C does not reach it.
@@ -110,20 +115,26 @@ def _wait(server: subprocess.Popen[bytes], job: Job) -> None:
             return
         if number == signal.SIGTERM or os.getppid() != job.owner:
             server.terminate()
-            _wait_for_requests(server, job.grace)
+            _wait_for_requests(server, job)
             return
 
 
-def _wait_for_requests(server: subprocess.Popen[bytes], grace: float) -> None:
-    """Wait until a server that has been asked to end has ended, or waits for dead processes alone."""
-    end, idle = time.monotonic() + grace, 0
-    while time.monotonic() < end and idle < 2:
+def _wait_for_requests(server: subprocess.Popen[bytes], job: Job) -> None:
+    """Wait until a server that has been asked to end has ended, or has nothing left to wait for.
+
+    The process of a Python model ends when its last request has been answered, a second later. Triton
+    notices after up to a second more, and closes its ports for another one, which serves nobody.
+    """
+    end, had, gone, dead = time.monotonic() + job.grace, False, 0, 0
+    while time.monotonic() < end and gone < GONE and dead < DEAD:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(1)
+            server.wait(LOOK_EVERY)
             return
         states = _states_of_children(server.pid)
+        had = had or bool(states)
+        gone = gone + 1 if had and not states and job.all_python else 0
         # A model whose process was killed or stopped is never unloaded.
-        idle = idle + 1 if states and states <= {"Z", "T"} else 0
+        dead = dead + 1 if states and states <= {"Z", "T"} else 0
 
 
 def _states_of_children(process: int) -> set[str]:

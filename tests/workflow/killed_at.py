@@ -120,6 +120,7 @@ class Process:
 
 
 if __name__ == "__main__":
-    importlib.import_module("workflow")  # once, before the forks
+    # Once, before the forks: the package itself imports nothing until a name is used.
+    importlib.import_module("workflow.workflow")
     for line in sys.stdin:
         print(json.dumps(run(root=sys.argv[1], **json.loads(line))), flush=True)  # noqa: T201

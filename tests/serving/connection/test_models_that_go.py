@@ -7,6 +7,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from serving import (
     UnknownModelError,
 )
 from serving.connection import shared_memory
+from serving.embedded.flags import server_flags
 
 
 class Ensemble:
@@ -87,7 +89,12 @@ def test_a_model_that_does_not_come_back_is_unavailable(url, ensemble, is_async)
         predictions(url, lambda: None, is_async)
 
 
-def test_a_server_that_stops_is_unavailable(repository, wait_for):
+def test_a_server_that_stops_is_unavailable(repository, wait_for, monkeypatch):
+    def hasty(flags):
+        return server_flags(replace(flags, exit_timeout=2))
+
+    # The server waits that long for clients of HTTP that stay connected, as these do.
+    monkeypatch.setattr("serving.embedded.process.server_flags", hasty)
     stopped, kinds, connected = threading.Event(), set(), []
 
     def ask(url):

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from polars.testing import assert_frame_equal
+from python_model import python_model
 from served_rows import EXPECTED, FRAME
 from server_processes import command_of, identity_of, processes, running_in
 from tritonclient import grpc
@@ -128,6 +130,51 @@ def test_a_stop_leaves_nothing_but_the_log(repository, tmp_path, traces):
         assert "Signal (15) received" in log.read_text()
     with pytest.raises(ServerError, match="Expected a running server"):
         server.load("network")
+
+
+# It answers at once unless it is told to wait, which it does until it may answer.
+PATIENT = """
+import time
+from pathlib import Path
+
+import triton_python_backend_utils as pb_utils
+
+FOLDER = Path(__file__).parent
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        if (FOLDER / "wait").exists():
+            (FOLDER / "asked").touch()
+            while not (FOLDER / "answer").exists():
+                time.sleep(0.02)
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("y", request.inputs()[0].as_numpy())])
+            for request in requests
+        ]
+"""
+
+
+def test_a_request_under_way_is_answered_before_it_stops(tmp_path, wait_for):
+    files = python_model(tmp_path / "models" / "patient", PATIENT) / "1"
+    server = TritonServer(tmp_path / "models", log_file=tmp_path / "server.log")
+    server.start()
+    (files / "wait").touch()
+    given = grpc.InferInput("x", [2, 1], "FP32")
+    given.set_data_from_numpy(np.array([[1], [2]], np.float32))
+    with (
+        grpc.InferenceServerClient(server.grpc_url) as client,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        asked = pool.submit(client.infer, "patient", [given])
+        wait_for((files / "asked").exists)
+        stopped = pool.submit(server.stop)
+        wait_for(lambda: "Timeout 8: Found 1 live models" in server.log_path.read_text())
+        assert server.is_running()
+        (files / "answer").touch()
+        assert asked.result().as_numpy("y").tolist() == [[1.0], [2.0]]
+        stopped.result()
+    assert not server.is_running()
 
 
 def test_a_killed_server_is_noticed(repository, traces, wait_for):

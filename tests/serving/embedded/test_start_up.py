@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from python_model import python_model
 
 from serving import EnsembleClient, ServerError, TritonServer
 
@@ -57,36 +58,24 @@ class TritonPythonModel:
 """
 
 
-def made_model(folder, code):
-    """The folder, with a model in Python."""
-    (folder / "1").mkdir(parents=True)
-    (folder / "1" / "model.py").write_text(code)
-    (folder / "config.pbtxt").write_text(
-        'backend: "python" instance_group [{ kind: KIND_CPU count: 1 }]'
-        'input [{ name: "x" data_type: TYPE_FP32 dims: [-1, 1] }]'
-        'output [{ name: "y" data_type: TYPE_FP32 dims: [-1, 1] }]'
-    )
-    return folder
-
-
 def test_as_many_models_load_at_once_as_there_are_processors(tmp_path, monkeypatch):
     """More than Triton's four."""
     for number in range(MODELS):
-        made_model(tmp_path / f"waiting_{number}", WAITING % MODELS)
+        python_model(tmp_path / f"waiting_{number}", WAITING % MODELS)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(MODELS)))
     with TritonServer(tmp_path) as server:
         assert len(server.models) == MODELS
 
 
 def test_a_start_is_repeated_after_damage_to_shared_memory(tmp_path):
-    model = made_model(tmp_path / "damaging", DAMAGING % "once")
+    model = python_model(tmp_path / "damaging", DAMAGING % "once")
     with TritonServer(tmp_path) as server:
         assert (model / "begun").exists()
         assert server.is_ready()
 
 
 def test_damage_at_each_start_is_an_error(tmp_path):
-    made_model(tmp_path / "damaging", DAMAGING % "always")
+    python_model(tmp_path / "damaging", DAMAGING % "always")
     with pytest.raises(ServerError, match=r"ended during its start[\s\S]*lock_exception"):
         TritonServer(tmp_path).start()
 
