@@ -168,7 +168,7 @@ def _other_files(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _ends_in_other_files(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
-    """Of each tensor in another file the file's name, and the byte of it at which the tensor ends."""
+    """Names of the files that hold tensors, with the byte at which each tensor ends."""
     inside = (a.t for node in graph.node for a in node.attribute if a.HasField("t"))
     for tensor in (*graph.initializer, *inside):
         if onnx.external_data_helper.uses_external_data(tensor):
