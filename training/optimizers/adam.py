@@ -39,7 +39,9 @@ class Adam(SparseRows, keras.optimizers.Adam):
 
     def update_step(self, gradient: Any, variable: tf.Variable, learning_rate: Any) -> None:
         """Update as Keras does, by one operation for each variable instead of a dozen."""
-        if isinstance(gradient, tf.IndexedSlices) or self.amsgrad:
+        # With replicas the state of this one has no handle.
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        if isinstance(gradient, tf.IndexedSlices) or self.amsgrad or replicas > 1:
             super().update_step(gradient, variable, learning_rate)
             return
         first, second = (state_of(self, name, variable) for name in _MOMENTS)
