@@ -9,8 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from exporter.command_line.cluster import Scheduler, cluster_client
+from exporter.command_line.guard import CommandError
 from exporter.command_line.words import RowsPerFile, StorageOption, pairs
+
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Run on a Dask cluster, such as tcp://HOST:8786, whose workers read the same paths of parquet.",
+    ),
+]
+# Seconds until a scheduler must answer.
+CONNECT = 10
 
 
 @dataclass(frozen=True)
@@ -41,5 +51,34 @@ class Transformed:
             CommandError: --storage-option in another form, or no scheduler answers.
         """
         options = pairs(self.storage_option, "--storage-option")
-        with cluster_client(self.scheduler) as client:
+        with _cluster_client(self.scheduler) as client:
             yield {"engine": self.engine, "client": client, "storage_options": options}
+
+
+@contextmanager
+def _cluster_client(scheduler: str | None) -> Iterator[Any]:
+    """A `dask.distributed.Client`, closed at the end; None without an address.
+
+    Args:
+        scheduler: the address of the cluster's scheduler.
+
+    Raises:
+        CommandError: no scheduler answers there.
+    """
+    if scheduler is None:
+        yield None
+        return
+    # So that help is shown at once, and without the extra [dask].
+    from distributed import Client  # noqa: PLC0415
+
+    from workflow.errors import in_a_line  # noqa: PLC0415
+
+    try:
+        client: Any = Client(scheduler, timeout=CONNECT)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise CommandError(
+            f"Expected --scheduler ADDRESS of a running scheduler, as `dask scheduler` prints it. "
+            f"Received: {scheduler}: {in_a_line(error)}"
+        ) from error
+    with client:
+        yield client

@@ -45,6 +45,10 @@ def carrier(dtype: str) -> str:
     return _CARRIERS[np.dtype(widened(dtype)).itemsize]
 
 
+def _same(tensor: Any) -> Any:
+    return tensor
+
+
 @dataclass(frozen=True)
 class ColumnPlace:
     """Place of a column in a batch, and the conversion back to its own dtype.
@@ -192,7 +196,10 @@ class BatchFormat:
         )
 
     def batch_of(
-        self, columns: Sequence[Any], parts: Sequence[tf.Tensor], convert: Callable[[Any], Any]
+        self,
+        columns: Sequence[Any],
+        parts: Sequence[tf.Tensor],
+        convert: Callable[[Any], Any] = _same,
     ) -> Any:
         """A batch of a framework's tensors.
 
@@ -207,7 +214,7 @@ class BatchFormat:
         self,
         columns: list[Any],
         parts: Sequence[tf.Tensor],
-        convert: Callable[[Any], Any] = lambda tensor: tensor,
+        convert: Callable[[Any], Any] = _same,
     ) -> list[Any]:
         lists = zip(parts[len(self.matrices) :], self._places[1], strict=True)
         found = columns + [convert(place.restore(part)) for part, place in lists]

@@ -53,7 +53,7 @@ class DeviceTransport:
             return self._make(batch.parts)
         pairs = zip(batch.columns(), self.format.places, strict=True)
         columns = [place.narrow(as_tensor(view, self.number)) for view, place in pairs]
-        return self.format.batch_of(columns, batch.parts, lambda tensor: tensor)
+        return self.format.batch_of(columns, batch.parts)
 
     def _make(self, parts: Sequence[tf.Tensor]) -> Any:
         """A batch of tensors, eager or in a graph, by operations."""

@@ -344,7 +344,7 @@ def test_a_cluster_fits_and_transforms():
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("address", ["nowhere", "tcp://127.0.0.1:1"])
 def test_a_cluster_that_does_not_answer_is_said(address, monkeypatch):
-    monkeypatch.setattr("exporter.command_line.cluster.CONNECT", 0.2)
+    monkeypatch.setattr("exporter.command_line.transformed.CONNECT", 0.2)
     result = run("fit", "flow.py", "rows.parquet", "--scheduler", address)
     assert result.exit_code == 1
     text = f"of a running scheduler, as `dask scheduler` prints it. Received: {address}"
