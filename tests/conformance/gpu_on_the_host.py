@@ -17,9 +17,20 @@ class GpuOnTheHost:
         self.hold = lambda query: RowsOnTheHost(collect(query))
         self.send = RowsOnTheHost
 
+    def prepare(self, query, schema):
+        assert schema
+        return PreparedOnTheHost(lambda rows: self.hold(query(rows.lazy())))
+
     def together(self, parts):
         columns = (rows.frame.to_series().alias(name) for name, rows in parts.items())
         return RowsOnTheHost(pl.DataFrame(columns))
+
+
+class PreparedOnTheHost:
+    """A query over rows that each run is given."""
+
+    def __init__(self, run):
+        self.run = run
 
 
 class RowsOnTheHost:

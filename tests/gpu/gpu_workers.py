@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from functools import partial
 
 import keras
@@ -135,24 +136,30 @@ def read(rows, device):
     return [int(number) for x, _ in loader for number in x["row"].numpy()[:, 0]]
 
 
-class Death(keras.callbacks.Callback):
-    """Kills the process in its second epoch."""
+class Fault(keras.callbacks.Callback):
+    """Kills or stops the process in its second epoch."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self._kind = kind
 
     def on_train_batch_begin(self, batch, logs=None):  # noqa: ARG002
         if batch == 2 and self.model.optimizer.iterations > STEPS:
+            if self._kind == "hangs":
+                time.sleep(600)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def until_one_dies(shard):
-    """The second worker is killed in the second epoch; the error of the first."""
-    workers = join_workers(timeout=60)
+def until_one_fails(shard, kind, timeout):
+    """The second worker dies or hangs in the second epoch; the error of the first."""
+    workers = join_workers(timeout=float(timeout))
     keras.utils.set_random_seed(1)
     model = make(None if shard == "none" else shard, "ids")
     compile_model(model, "adagrad", workers=workers)
-    deaths = [Death()] if workers.rank == 1 else []
+    faults = [Fault(kind)] if workers.rank == 1 else []
     try:
         model.fit(
-            batches("ids", [workers.rank]), epochs=50, callbacks=deaths, verbose=0, shuffle=False
+            batches("ids", [workers.rank]), epochs=50, callbacks=faults, verbose=0, shuffle=False
         )
     except (TrainingError, LoaderError) as error:
         return str(error)

@@ -77,11 +77,22 @@ def test_loaders_of_two_gpus_read_every_row_once(rows, tmp_path):
 
 @pytest.mark.parametrize("shard", ["none", "row"])
 def test_a_worker_that_dies_ends_the_other(tmp_path, shard):
-    workers = start(2, tmp_path, program.until_one_dies, shard)
+    workers = start(2, tmp_path, program.until_one_fails, shard, "dies", 60)
     workers[1].join(150)
     assert workers[1].exitcode == -signal.SIGKILL
     (error,) = found_by(workers[:1], tmp_path, timeout=30)
     assert "Expected all 2 workers to train until the end. Received: worker 1 (local" in error
+
+
+def test_a_worker_that_hangs_ends_the_other(tmp_path):
+    """Its heartbeat goes on, and nothing ends the operation of NCCL that waits for it."""
+    workers = start(2, tmp_path, program.until_one_fails, "none", "hangs", 20)
+    try:
+        (error,) = found_by(workers[:1], tmp_path, timeout=150)
+    finally:
+        workers[1].kill()
+    assert error.startswith("Expected an answer of all 2 workers within 20 seconds")
+    assert "NCCL_DEBUG=INFO" in error
 
 
 def test_one_gpu_resumes_what_two_began(rows, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -16,6 +17,7 @@ from workflow.data.checksums import add_checksums
 from workflow.engine.engine import rows_on_gpu
 from workflow.errors import WorkflowError
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
+from workflow.files.durable import sync
 from workflow.files.write_errors import write_errors
 from workflow.progress.stage import advance, at_work
 from workflow.schema.schema import Schema
@@ -28,6 +30,9 @@ from .shuffle import shuffled
 ROW_GROUP_ROWS = 250_000
 # Rows of a query on the GPU: two queries, with intermediate results, take some 4 GB there.
 ROWS_ON_GPU = 4_000_000
+
+# Files from a GPU whose checksums are added, and for which the disk is awaited, at a time.
+FINISHED_AT_ONCE = 3
 
 Compression = Literal["snappy", "zstd", "lz4", "uncompressed"]
 
@@ -153,11 +158,15 @@ class ParquetSink:
         """
         paths: list[Path] = []
         numbered = zip(count(first, self._files_per_query), pieces, strict=False)
-        with rows_on_gpu() as gpu:
+        with rows_on_gpu() as gpu, ThreadPoolExecutor(FINISHED_AT_ONCE) as pool:
+            finished: list[Future[None]] = []
             # One piece's files are written while the next piece is computed.
             for written in in_order(partial(self._write_piece, folder, gpu), numbered, 2):
                 paths += written
+                finished += [pool.submit(self._finish, path) for path in written]
                 advance(self.rows_per_query)
+            for file in finished:
+                file.result()
         return paths
 
     def write_on_gpu(
@@ -209,9 +218,13 @@ class ParquetSink:
         paths = [folder / f"part-{first + n:05}.parquet" for n in range(files)]
         with write_errors(f"parquet to {self.folder}"):
             rows.write_parquet(paths, self.rows_per_file, self.compression, ROW_GROUP_ROWS)
-            for path in paths:
-                add_checksums(path)
         return paths
+
+    def _finish(self, path: Path) -> None:
+        """Add checksums, and begin to wait for the disk while the next files are computed."""
+        with write_errors(f"parquet to {self.folder}"):
+            add_checksums(path)
+            sync(path)
 
 
 def _counted(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

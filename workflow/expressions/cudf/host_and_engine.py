@@ -9,7 +9,9 @@ verbs say that they leave the GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
+from threading import Lock
 
 import polars as pl
 
@@ -17,6 +19,7 @@ from workflow.expressions.polars.interpreter import VERBS, expressions, source_e
 from workflow.expressions.polars.series import polars_dtype
 from workflow.expressions.polars.stages import (
     ELEMENT,
+    Stages,
     compile_stages,
     is_element,
     roots_of,
@@ -28,8 +31,8 @@ from workflow.expressions.program.program import Program
 from workflow.schema.schema import ColumnSchema
 
 from .exceptions import VERBS_ON_GPU, hashes_on_host, is_one_query
-from .rows_on_gpu import Gpu, RowsOnGpu
-from .verbs import find
+from .rows_on_gpu import Gpu, PreparedQuery, RowsOnGpu
+from .verbs import find, sort_tables
 
 Run = Callable[[pl.LazyFrame, Gpu], RowsOnGpu]
 
@@ -44,9 +47,10 @@ def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
     Returns:
         It takes the program's inputs, which fit into memory, and the GPU; it only reads lists.
     """
+    sort_tables(program)
     if is_one_query(program):
-        query = compile_stages(program, VERBS_ON_GPU, made_before)
-        return lambda data, gpu: gpu.hold(run_stages(data, query))
+        stages_of_query = compile_stages(program, VERBS_ON_GPU, made_before)
+        return _OneQuery(program.inputs.names, stages_of_query)
     made = set(made_before)
     actions: list[Callable[[_Columns], None]] = []
     *before, last = stages(program, VERBS_ON_GPU, _around_the_host(program))
@@ -65,6 +69,31 @@ def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
         return columns.select(outputs)
 
     return run
+
+
+class _OneQuery:
+    """A program that is one query, which is prepared once: rows are read before they are computed with.
+
+    Args:
+        names: the program's inputs.
+        of_query: its stages.
+    """
+
+    def __init__(self, names: Sequence[str], of_query: Stages) -> None:
+        self._names = names
+        self._query = partial(run_stages, stages=of_query)
+        self._prepared: dict[Hashable, PreparedQuery] = {}
+        self._lock = Lock()
+
+    def __call__(self, data: pl.LazyFrame, gpu: Gpu) -> RowsOnGpu:
+        if not self._names:  # without a column nothing would tell how many rows there are
+            return gpu.hold(self._query(data))
+        rows = gpu.hold(data.select(self._names))
+        types = tuple(rows.schema.items())
+        with self._lock:
+            if types not in self._prepared:
+                self._prepared[types] = gpu.prepare(self._query, rows.schema)
+        return self._prepared[types].run(rows)
 
 
 def _around_the_host(program: Program) -> set[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,13 @@ import polars as pl
 from workflow.expressions.language.types import Type, promote
 from workflow.expressions.polars.interpreter import VERBS
 from workflow.expressions.polars.series import polars_dtype, to_series
-from workflow.expressions.program.program import Step
+from workflow.expressions.program.program import Program, Step
 from workflow.expressions.tables.cuckoo import as_int64
 from workflow.schema.column import Column, Strings
 
 _INT64_MAX = 2**63 - 1
+# Threads that sort keys.
+_MOST_THREADS = 16
 
 
 def modulo(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
@@ -62,27 +66,42 @@ def _and_empty(table: Column) -> pl.Series:
 def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     """`lookup` by binary search, with the least data for the GPU: each query copies literals to it."""
     keys: Column = step.parameters["keys"]
-    first, missing = step.parameters["first"], step.parameters["missing"]
-    small = max(abs(first) + keys.rows, abs(missing)) < 2**31
     value, wide = operands[0], types[0].dtype == "uint64"
     if not isinstance(keys.values, Strings):
         value = _as_int64(value, wide=wide, wide_keys=keys.values.dtype == np.uint64)
-    known, positions = keys.derived(
-        ("in order", first, small, wide), lambda: _in_order(keys, first, small=small, wide=wide)
-    )
-    found = _find(value, known, positions, missing)
+    found = _find(value, *_sorted_keys(step, types[0]), step.parameters["missing"])
     return pl.when(operands[0].is_not_null()).then(found.cast(polars_dtype(step.type.dtype)))
 
 
+def sort_tables(program: Program) -> None:
+    """Sort the keys of all lookups, in threads, so that each finds its own when it is compiled."""
+    lookups = [step for step in program.steps if step.verb == "lookup"]
+    types = [program.steps[step.operands[0]].type for step in lookups]
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        list(pool.map(_sorted_keys, lookups, types))
+
+
+def _sorted_keys(step: Step, value: Type) -> tuple[pl.Series, pl.Series]:
+    """The keys of a lookup that are in the values' range, in order, and the position of each."""
+    keys: Column = step.parameters["keys"]
+    first, missing = step.parameters["first"], step.parameters["missing"]
+    small = max(abs(first) + keys.rows, abs(missing)) < 2**31
+    wide = value.dtype == "uint64"
+    return keys.derived(
+        ("in order", first, small, wide), lambda: _in_order(keys, first, small=small, wide=wide)
+    )
+
+
 def _in_order(keys: Column, first: int, *, small: bool, wide: bool) -> tuple[pl.Series, pl.Series]:
-    """The keys in the values' range, in order, and the position of each."""
     positions = np.arange(first, first + keys.rows, dtype=np.int32 if small else np.int64)
     if isinstance(keys.values, Strings):
         return _sorted(to_series(keys), pl.Series(positions))
     kept: Any = slice(None)
     if keys.values.dtype == np.uint64 and not wide:
         kept = keys.values <= np.uint64(_INT64_MAX)
-    return _sorted(pl.Series(as_int64(keys.values[kept])), pl.Series(positions[kept]))
+    known = as_int64(keys.values[kept])
+    order = np.argsort(known)  # in this thread, while Polars would wait for the other columns'
+    return pl.Series(known[order]), pl.Series(positions[kept][order])
 
 
 def _as_int64(value: pl.Expr, *, wide: bool, wide_keys: bool) -> pl.Expr:
