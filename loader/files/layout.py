@@ -98,7 +98,8 @@ def resolve_names(
     """Roles of columns (categorical, continuous, label) as named, or else as the schema tags them.
 
     Tags give the features only when neither names nor feature columns are given, and the labels
-    only when `label_names` is None; `label_names=[]` means no labels.
+    only when `label_names` is None; `label_names=[]` means no labels. A label is no feature, whatever
+    its tags say.
 
     Raises:
         LoaderError: names and feature columns together, neither names nor tags, or a name twice.
@@ -109,18 +110,17 @@ def resolve_names(
                 "Expected either feature_columns or cat_names and cont_names. Received: both."
             )
         cat_names, cont_names = _unwrap(feature_columns)
-    if cat_names is None and cont_names is None:
+    are_tagged = cat_names is None and cont_names is None
+    if are_tagged:
         cat_names = _tagged(schema, Tags.CATEGORICAL)
         cont_names = _tagged(schema, Tags.CONTINUOUS)
     labels = _tagged(schema, Tags.TARGET) if label_names is None else _listed(label_names)
-    names = Names(
-        tuple(name for name in _listed(cat_names) if label_names is not None or name not in labels),
-        tuple(
-            name for name in _listed(cont_names) if label_names is not None or name not in labels
-        ),
-        tuple(labels),
+    others = labels if are_tagged or label_names is None else ()
+    cats, conts = (
+        tuple(name for name in _listed(names) if name not in others)
+        for names in (cat_names, cont_names)
     )
-    return _checked(names)
+    return _checked(Names(cats, conts, tuple(labels)))
 
 
 def _checked(names: Names) -> Names:

@@ -191,8 +191,8 @@ def _reason(file: AnyPath, error: BaseException) -> str:
             (r for opening, r in _READERS.items() if start.startswith(opening)), "scan_csv"
         )
         return zip_advice(file, start) or (
-            "it is not a parquet file. `fit` and `transform` take CSV and TSV by files that end with .csv "
-            f"or .tsv. Pass another format as a frame, such as polars.{reader}(path), or "
+            "it is not a parquet file. `fit`, `transform` and `inspect` take CSV and TSV by files that end "
+            f"with .csv or .tsv. Pass another format as a frame, such as polars.{reader}(path), or "
             'convert it in a shell: python -c "import polars; '
             f"polars.{reader}('{file}').lazy().sink_parquet('{_beside(file)}')\""
         )

@@ -63,6 +63,13 @@ def test_a_tagged_label_is_no_feature(folder):
     ]
 
 
+def test_a_named_label_is_no_feature_by_its_tag(folder):
+    loader = KerasSequenceLoader(folder, 10, label_names=["userId"], schema=TAGGED)
+    assert columns(loader) == (["genres", "price"], "int64")
+    with pytest.raises(LoaderError, match=r"once among.*Received twice: userId"):
+        KerasSequenceLoader(folder, 10, ["userId"], cat_names=["userId"], schema=TAGGED)
+
+
 def test_the_order_is_the_users(make):
     x, _ = make(cat_names=["genres", "userId", "movieId"]).element_spec
     assert list(x) == ["genres", "userId", "movieId", "price"]
