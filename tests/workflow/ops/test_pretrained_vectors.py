@@ -40,6 +40,27 @@ def test_a_saved_workflow_needs_no_file(file, tmp_path):
     assert made(loaded.fit(ROWS)) == EXPECTED
 
 
+@pytest.mark.parametrize("change", ["another", "shorter", "in place"])
+def test_a_table_that_changes_after_fit_changes_nothing(file, tmp_path, change):
+    table = MATRIX.copy() if change == "in place" else file
+    workflow = Workflow(["item"] >> ops.PretrainedVectors(table, ids=[9, 7, 4, 3])).fit(ROWS)
+    if change == "in place":
+        table[:] = -1
+    else:  # Reading a map of a file that was cut ends the process.
+        np.save(file, np.full_like(MATRIX, np.nan)[: None if change == "another" else 0])
+    assert made(workflow) == EXPECTED
+    workflow.save(tmp_path / "saved")
+    assert made(Workflow.load(tmp_path / "saved")) == EXPECTED
+
+
+def test_a_disk_without_space_for_the_vectors_is_said(file, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(file.parent / "no such folder"))
+    with pytest.raises(
+        WorkflowError, match=r"able to write a temporary file of vectors\. Received: No such file"
+    ):
+        Workflow(["item"] >> ops.PretrainedVectors(file, ids=[9, 7, 4, 3])).fit(ROWS)
+
+
 def test_a_server_reads_the_rows_of_a_request_alone(file, tmp_path):
     workflow = Workflow(["item"] >> ops.PretrainedVectors(file, ids=[9, 7, 4, 3])).fit(ROWS)
     folder = tmp_path / "step"
