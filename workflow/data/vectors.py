@@ -266,11 +266,12 @@ def _expect_finite(where: str, ids: pl.Series | None, matrix: Array) -> None:
     start = 0
     for rows in _blocks(matrix):
         with np.errstate(over="ignore"):  # of float64 beyond float32
-            wrong = ~np.isfinite(rows.astype(np.float32, copy=False)).all(axis=1)
+            wrong = ~np.isfinite(rows.astype(np.float32, copy=False))
         if wrong.any():
-            row = start + int(wrong.argmax())
+            row, position = (int(n) for n in np.unravel_index(wrong.argmax(), wrong.shape))
+            row += start
             raise WorkflowError(
-                f"Expected finite numbers of float32 in {where}. Received: {matrix[row].tolist()!r:.100} for id "
-                f"{(row if ids is None else ids[row])!r}. Leave its row out."
+                f"Expected finite numbers of float32 in {where}. Received: {matrix[row, position]} at position "
+                f"{position} of id {(row if ids is None else ids[row])!r}. Leave its row out."
             )
         start += len(rows)
