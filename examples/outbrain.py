@@ -120,7 +120,8 @@ def joined_tables(tables: Tables) -> Tables:
         .agg(pl.col("category_id").sort_by("confidence_level", "category_id", descending=True))
     )
     documents = tables["documents_meta"].select("document_id", "publisher_id")
-    documents = documents.join(categories, on="document_id", how="left")
+    # Either table may lack a document that the other one has.
+    documents = documents.join(categories, on="document_id", how="full", coalesce=True)
     ads = tables["promoted_content"].rename({"document_id": "landing"})
     return {"events": events, "ads": ads, "documents": documents}
 
@@ -152,7 +153,7 @@ def mean_average_precision(rows: pl.DataFrame, score: str, first: int = FIRST) -
     """The mean of 1 / rank of the clicked ad over displays, 0 beyond the first ranks.
 
     With one click in a display, this is the mean average precision at `first`. Ads of equal score
-    keep the order of the rows.
+    keep the order of the rows; a score of NaN or null has no rank.
 
     Args:
         rows: columns `display_id`, `clicked` and the score.
@@ -164,7 +165,8 @@ def mean_average_precision(rows: pl.DataFrame, score: str, first: int = FIRST) -
         >>> mean_average_precision(pl.DataFrame(rows), "score")
         0.75
     """
-    ranks = pl.col(score).rank("ordinal", descending=True).over("display_id")
+    known = pl.col(score).fill_nan(None)  # Polars has NaN above all numbers.
+    ranks = known.rank("ordinal", descending=True).over("display_id")
     ranked = rows.with_columns(rank=ranks).filter(pl.col("clicked") == 1)
     gains = ranked.select(pl.when(pl.col("rank") <= first).then(1 / pl.col("rank")).otherwise(0.0))
     return float(gains.sum().item()) / rows["display_id"].n_unique()

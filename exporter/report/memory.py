@@ -2,7 +2,9 @@
 
 An instance on our backends is a process. Its runtime takes the memory in `_RUNTIME`, its tables as
 much as their files, and each entry of a vocabulary a place in a lookup structure. Libraries, and
-weights that onnxruntime maps from a file, are in memory once for all instances.
+weights that onnxruntime maps from a file, are in memory once for all instances. Of lists that the
+preprocessing in Python looks up, such as pre-trained vectors, a request reads its own rows in a map of
+the file: they need no memory, though the system keeps them there while it has some.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _RUNTIME = {"tensorflow": 58e6, "onnxruntime": 29e6, "python": 21e6, INDEX_STEP: 54e6}
 # Bytes for an entry of a vocabulary in addition to its file: integers and texts.
 _ENTRY = {"tensorflow": (15, 60), "onnxruntime": (60, 420), "python": (15, 20)}
+# Bytes of the position of a list in its table.
+_OFFSET = 8
 # Versions in memory while a new one loads.
 _VERSIONS = 2
 
@@ -39,18 +43,23 @@ class InstanceMemory:
     Attributes:
         own: private bytes of each instance.
         mapped: bytes of weights in files, which all instances share.
+        on_disk: bytes of lists in files, of which requests read rows, and which need no memory.
 
     Example:
         >>> str(InstanceMemory(226_000_000, 0))
         '226 MB'
+        >>> str(InstanceMemory(61_000_000, 0, 1_024_000_000))
+        '61 MB, and reads rows of 1,024 MB on disk'
     """
 
     own: int
     mapped: int
+    on_disk: int = 0
 
     def __str__(self) -> str:
         mapped = f" and {self.mapped / 1e6:.0f} MB of weights from files" if self.mapped else ""
-        return f"{self.own / 1e6:.0f} MB{mapped}"
+        disk = f", and reads rows of {self.on_disk / 1e6:,.0f} MB on disk" if self.on_disk else ""
+        return f"{self.own / 1e6:.0f} MB{mapped}{disk}"
 
 
 def instance_memory(plan: Plan, folders: Mapping[str, Path]) -> dict[str, InstanceMemory]:
@@ -99,6 +108,7 @@ def expect_server_memory(plan: Plan, network: Network) -> None:
         f"{model.instances} of {model.name} with {memory[model.name]}" for model in _served(plan)
     )
     tables = network.weight_bytes + _table_bytes(plan.features.program)
+    tables -= sum(taken.on_disk for taken in memory.values())
     shared = [name for name in plan.pipeline.runtimes if not RUNTIMES[name].in_tensorflow]
     is_copied = RUNTIMES[options.runtime].in_tensorflow and network.weight_bytes > EMBEDDED_BYTES
     advice = f'runtime="{shared[0]}", which maps large weights once for all instances, '
@@ -139,8 +149,20 @@ def _estimated(plan: Plan, sizes: Mapping[str, tuple[int, int]]) -> dict[str, In
         found = entries if model is preprocessing else (0, 0)
         places = sum(n * b for n, b in zip(found, _ENTRY[model.backend], strict=True))
         runtime = _RUNTIME[INDEX_STEP if INDEX_STEP in model.parameters else model.backend]
-        made[model.name] = InstanceMemory(int(runtime + tables + places), int(mapped))
+        is_python = model is preprocessing and model.backend == "python"
+        lists = _lists(plan.features.program) if is_python else []
+        on_disk = sum(column.array.nbytes for column in lists)
+        offsets = sum(_OFFSET * column.rows for column in lists)
+        own = runtime + tables - on_disk + offsets + places
+        made[model.name] = InstanceMemory(int(own), int(mapped), on_disk)
     return made
+
+
+def _lists(program: Program) -> list[Column]:
+    """The tables of lists of numbers from which rows are taken, each once."""
+    tables = (step.parameters["table"] for step in program.steps if step.verb == "gather")
+    lists = {id(table): table for table in tables if table.is_list}
+    return [table for table in lists.values() if not isinstance(table.values, Strings)]
 
 
 def _table_bytes(program: Program) -> int:

@@ -63,6 +63,17 @@ def test_the_mean_average_precision_is_that_of_its_definition(first):
     assert found == pytest.approx(mean_by_definition(rows, "score", first))
 
 
+def test_a_score_that_is_no_number_ranks_nothing():
+    rows = pl.DataFrame(
+        {
+            "display_id": [1, 1, 2, 2],
+            "clicked": [1, 0, 0, 1],
+            "score": [float("nan"), 0.1, float("nan"), 0.2],
+        }
+    )
+    assert outbrain.mean_average_precision(rows, "score") == 0.5
+
+
 def test_joined_features_are_those_of_pandas():
     tables = outbrain.make_tables()
     rows = tables["clicks_train"].head(3_000)
@@ -93,6 +104,16 @@ def test_the_real_tables_are_read(tmp_path):
     assert joined["events"]["at"].dt.epoch("ms")[0] == 1_465_876_799_998 + 61
     workflow = outbrain.make_workflow(joined).fit(tables["clicks_train"])
     assert workflow.transform(tables["clicks_train"]).collect().height == 3
+
+
+def test_a_document_of_one_table_alone_keeps_its_facts():
+    tables = outbrain.make_tables()
+    tables["documents_meta"] = pl.DataFrame({"document_id": [1, 2], "publisher_id": [7, None]})
+    tables["documents_categories"] = pl.DataFrame(
+        {"document_id": [3, 1, 3], "category_id": [10, 11, 12], "confidence_level": [0.1, 0.9, 0.8]}
+    )
+    documents = outbrain.joined_tables(tables)["documents"].sort("document_id")
+    assert documents.rows() == [(1, 7, [11]), (2, None, None), (3, None, [12, 10])]
 
 
 @pytest.mark.long

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError, cannot_write, listed
 from workflow.expressions.polars.series import column_schema
 from workflow.expressions.program.safetensors_file import FormatError, read_arrays
 from workflow.schema.column import Array
@@ -91,6 +93,46 @@ def read_vectors(table: Any, ids: Any = None, vector: str | None = None) -> Vect
         _expect_ids(where, named, len(matrix))
     _expect_finite(where, named, matrix)
     return Vectors(named, matrix.astype(np.float32, copy=False))
+
+
+def keep_matrix(matrix: Array) -> Array:
+    """Copy a matrix into an unnamed temporary file, and map that into memory.
+
+    An array, and a file that is mapped, may change as long as they live: another `np.save` to the same
+    path cuts the file, and reading its map then ends the process with a bus error.
+
+    Args:
+        matrix: float32, (ids, width).
+
+    Returns:
+        The same numbers, as a read-only map of a file (in `tempfile.gettempdir()`) which the operating
+        system removes with the map, or with the process.
+
+    Raises:
+        WorkflowError: the file cannot be written.
+
+    Example:
+        >>> vectors = np.ones((2, 3), np.float32)
+        >>> kept = keep_matrix(vectors)
+        >>> vectors[:] = 0
+        >>> kept.tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+    try:
+        with tempfile.TemporaryFile() as file:
+            for rows in _blocks(matrix):
+                file.write(np.ascontiguousarray(rows).data)
+            file.flush()
+            return np.memmap(file, matrix.dtype, "r", shape=matrix.shape)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise WorkflowError(cannot_write("a temporary file of vectors", reason)) from error
+
+
+def _blocks(matrix: Array) -> Iterator[Array]:
+    """The rows of a matrix, some at a time."""
+    step = max(1, _BLOCK // matrix.shape[1])
+    return (matrix[start : start + step] for start in range(0, len(matrix), step))
 
 
 def _ending(table: Any) -> str:
@@ -221,14 +263,15 @@ def _expect_ids(where: str, ids: pl.Series, rows: int) -> None:
 
 
 def _expect_finite(where: str, ids: pl.Series | None, matrix: Array) -> None:
-    step = max(1, _BLOCK // matrix.shape[1])
-    for start in range(0, len(matrix), step):
+    start = 0
+    for rows in _blocks(matrix):
         with np.errstate(over="ignore"):  # of float64 beyond float32
-            block = matrix[start : start + step].astype(np.float32, copy=False)
-        wrong = ~np.isfinite(block).all(axis=1)
+            wrong = ~np.isfinite(rows.astype(np.float32, copy=False))
         if wrong.any():
-            row = start + int(wrong.argmax())
+            row, position = (int(n) for n in np.unravel_index(wrong.argmax(), wrong.shape))
+            row += start
             raise WorkflowError(
-                f"Expected finite numbers of float32 in {where}. Received: {matrix[row].tolist()!r:.100} for id "
-                f"{(row if ids is None else ids[row])!r}. Leave its row out."
+                f"Expected finite numbers of float32 in {where}. Received: {matrix[row, position]} at position "
+                f"{position} of id {(row if ids is None else ids[row])!r}. Leave its row out."
             )
+        start += len(rows)

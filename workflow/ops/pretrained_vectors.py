@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from workflow.data.vectors import Vectors, read_vectors
+from workflow.data.vectors import Vectors, keep_matrix, read_vectors
 from workflow.expressions.polars.series import to_column
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, Partials, State
@@ -31,7 +31,8 @@ class PretrainedVectors(Operator):
 
     The network takes the vectors as numbers and does not train them; for a trained table see
     `training.pretrained_table`. The vectors are saved with the workflow, and with an exported
-    preprocessing step in Python, which maps them into memory: a request reads its own rows.
+    preprocessing step in Python, which maps them into memory: a request reads its own rows. `fit`
+    keeps them in a temporary file (`TMPDIR`), so that the table may change afterwards.
 
     Args:
         table: an array (N, width); the path of an .npy or a .safetensors file; or paths of parquet,
@@ -112,7 +113,7 @@ class PretrainedVectors(Operator):
             read.expect_ids(column.name, column.info.kind)
             _expect_known(column.name, partials[column.name]["value"], read)
         lengths = np.full(len(read.matrix), read.width, np.int64)
-        state = {_VECTORS: Column(read.matrix.reshape(-1), None, lengths)}
+        state = {_VECTORS: Column(keep_matrix(read.matrix).reshape(-1), None, lengths)}
         return (
             state
             if read.ids is None

@@ -1,6 +1,7 @@
 """Exports too large for a server, or for the format of its files, are refused before anything is written."""
 
 import keras
+import numpy as np
 import polars as pl
 import pytest
 
@@ -54,6 +55,27 @@ def test_mapped_weights_count_once_for_all_instances(export, large, tmp_path):
     assert "3 of movies with 29 MB and 80 MB of weights from files as instances" in error
     assert "runtime=" not in error
     export(large, labels=[], serving=ServingOptions(server_memory_gb=0.35, **options))
+
+
+def test_vectors_that_a_step_reads_from_disk_need_no_memory(export):
+    vectors = np.ones((ROWS, WIDTH), np.float32)
+    pipeline = Workflow(["item"] >> ops.PretrainedVectors(vectors)).fit({"item": [3, None]})
+    item = keras.Input((WIDTH,), name="item")
+    network = keras.Model(item, keras.layers.Dense(1)(item))
+    # Twice 21 MB with 16 bytes for the place of a vector, and 58 MB: 0.16 GB.
+    options = {"pipeline": pipeline, "labels": []}
+    with pytest.raises(ExportError, match=r"weights and vocabularies of 0.0004.* needs 0\.16 GB"):
+        export(network, serving=ServingOptions(server_memory_gb=0.155), **options)
+    report = export(network, serving=ServingOptions(server_memory_gb=0.165), **options)
+    assert report.memory["movies_nvt"].on_disk == vectors.nbytes
+    assert "22 MB, and reads rows of 80 MB on disk for movies_nvt" in " ".join(str(report).split())
+    # Other runtimes hold them.
+    with pytest.raises(ExportError, match=r"needs 0\.277 GB"):
+        export(
+            network,
+            serving=ServingOptions(runtime="fused_tensorflow", server_memory_gb=0.2),
+            **options,
+        )
 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "onnx", "fused_onnx", "fused_tensorflow"])

@@ -80,8 +80,8 @@ NAN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, MATRIX)
         ({"table": MATRIX[0]}, r"shape \(ids, width\).*Received: shape \(3,\)"),
         ({"table": MATRIX[:, :0]}, r"Received: shape \(4, 0\)"),
         ({"table": MATRIX.astype(int)}, "vectors of floats.*int64"),
-        ({"table": NAN}, "finite.*nan.*for id 2"),
-        ({"table": NAN, "ids": IDS}, "finite.*nan.*for id 7"),
+        ({"table": NAN}, "finite.*nan.*of id 2"),
+        ({"table": NAN, "ids": IDS}, "finite.*nan.*of id 7"),
         ({"table": np.full((4, 3), -np.inf), "ids": IDS}, "finite numbers"),
         ({"table": np.full((4, 3), 1e300), "ids": IDS}, "finite numbers of float32.*1e[+]300"),
         ({"table": MATRIX, "ids": [1, 2, 3]}, "each of 4 vectors.*Received: 3 ids"),
@@ -99,13 +99,20 @@ NAN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, MATRIX)
             "one width in column 'v', 2 as most are. Received: 1 numbers for id 3",
         ),
         ({"table": {"id": [1, 2], "v": [[1.0], None]}, "ids": "id"}, "0 numbers for id 2|id 1"),
-        ({"table": {"id": [1, 2], "v": [[1.0], [None]]}, "ids": "id"}, "finite.*nan.*for id 2"),
+        ({"table": {"id": [1, 2], "v": [[1.0], [None]]}, "ids": "id"}, "finite.*nan.*of id 2"),
         ({"table": {"id": [], "v": []}, "ids": "id"}, "Received"),
     ],
 )
 def test_vectors_that_are_wrong(settings, message):
     with pytest.raises(WorkflowError, match=message):
         read_vectors(**settings)
+
+
+def test_a_number_that_is_not_finite_is_named_in_a_wide_vector():
+    wide = np.full((3, 300), 0.123456, np.float32)
+    wide[1, 200] = np.nan
+    with pytest.raises(WorkflowError, match=r"Received: nan at position 200 of id 8\. Leave"):
+        read_vectors(wide, ids=[9, 8, 7])
 
 
 @pytest.mark.parametrize(

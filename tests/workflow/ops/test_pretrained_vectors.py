@@ -1,5 +1,9 @@
 """PretrainedVectors: saved, mapped by the server's step, and refused for other columns."""
 
+import mmap
+import re
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -40,6 +44,27 @@ def test_a_saved_workflow_needs_no_file(file, tmp_path):
     assert made(loaded.fit(ROWS)) == EXPECTED
 
 
+@pytest.mark.parametrize("change", ["another", "shorter", "in place"])
+def test_a_table_that_changes_after_fit_changes_nothing(file, tmp_path, change):
+    table = MATRIX.copy() if change == "in place" else file
+    workflow = Workflow(["item"] >> ops.PretrainedVectors(table, ids=[9, 7, 4, 3])).fit(ROWS)
+    if change == "in place":
+        table[:] = -1
+    else:  # Reading a map of a file that was cut ends the process.
+        np.save(file, np.full_like(MATRIX, np.nan)[: None if change == "another" else 0])
+    assert made(workflow) == EXPECTED
+    workflow.save(tmp_path / "saved")
+    assert made(Workflow.load(tmp_path / "saved")) == EXPECTED
+
+
+def test_a_disk_without_space_for_the_vectors_is_said(file, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(file.parent / "no such folder"))
+    with pytest.raises(
+        WorkflowError, match=r"able to write a temporary file of vectors\. Received: No such file"
+    ):
+        Workflow(["item"] >> ops.PretrainedVectors(file, ids=[9, 7, 4, 3])).fit(ROWS)
+
+
 def test_a_server_reads_the_rows_of_a_request_alone(file, tmp_path):
     workflow = Workflow(["item"] >> ops.PretrainedVectors(file, ids=[9, 7, 4, 3])).fit(ROWS)
     folder = tmp_path / "step"
@@ -54,6 +79,21 @@ def test_a_server_reads_the_rows_of_a_request_alone(file, tmp_path):
     answer = NumpyInterpreter(program)({"item": Column(np.array([7, 9]))})["item"]
     assert answer.values.tolist() == [2, 3, 0, 1]
     assert answer.lengths.tolist() == [2, 2]
+
+
+def test_a_server_reads_no_more_of_the_file_than_the_rows(tmp_path):
+    vectors = np.ones((50_000, 16), np.float32)
+    workflow = Workflow(["item"] >> ops.PretrainedVectors(vectors)).fit({"item": [3]})
+    (tmp_path / "step").mkdir()
+    writer(workflow.program, TrainingData())(tmp_path / "step")
+    program = load_program(tmp_path / "step")
+    interpreter = NumpyInterpreter(program)
+    # The maps of the process that read rows here and there ("rr"), without the pages beside them.
+    maps = re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+    own = [m for m in maps if str(tmp_path) in m and " rr " in m.partition("VmFlags:")[2]]
+    sizes = [int(re.search(r"Size: +(\d+) kB", m)[1]) * 1024 for m in own]
+    assert vectors.nbytes <= sum(sizes) <= vectors.nbytes + 2 * mmap.PAGESIZE
+    assert interpreter({"item": Column(np.array([49_999]))})["item"].values.tolist() == [1.0] * 16
 
 
 @pytest.mark.parametrize(

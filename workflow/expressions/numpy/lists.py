@@ -5,6 +5,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ def list_length(*_: Any) -> Function:
 def gather_lists(table: Column) -> Callable[[Array], Column]:
     """Take rows from a table of lists; a row outside the table is an empty list."""
     offsets, values = table.offsets(), table.array
+    advise_few_rows(values)
     lengths_of = np.append(np.diff(offsets), 0)
 
     def take(rows: Array) -> Column:
@@ -34,6 +36,25 @@ def gather_lists(table: Column) -> Callable[[Array], Column]:
         return Column(values[elements], valid, lengths)
 
     return take
+
+
+def advise_few_rows(values: Array) -> None:
+    """Tell the system that rows here and there are read, if the values are a view of a mapped file.
+
+    Otherwise it reads up to a megabyte for each row that is not in memory, in place of others that are.
+    """
+    if (mapped := _map_of(values)) is None or not values.size:
+        return
+    start = values.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+    before = start % mmap.PAGESIZE
+    mapped.madvise(mmap.MADV_RANDOM, start - before, values.nbytes + before)
+
+
+def _map_of(values: Any) -> mmap.mmap | None:
+    """The map of a file that an array is a view of."""
+    while not isinstance(values, mmap.mmap | None):
+        values = values.obj if isinstance(values, memoryview) else getattr(values, "base", None)
+    return values
 
 
 def ranges(starts: Array, lengths: Array) -> Array:
