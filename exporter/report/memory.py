@@ -112,12 +112,16 @@ def expect_server_memory(plan: Plan, network: Network) -> None:
     shared = [name for name in plan.pipeline.runtimes if not RUNTIMES[name].in_tensorflow]
     is_copied = RUNTIMES[options.runtime].in_tensorflow and network.weight_bytes > EMBEDDED_BYTES
     advice = f'runtime="{shared[0]}", which maps large weights once for all instances, '
+    two_steps = [name for name in plan.pipeline.runtimes if not RUNTIMES[name].is_fused]
+    from_disk = ""
+    if options.is_fused and two_steps and _lists(plan.features.program):
+        from_disk = f'runtime="{two_steps[0]}", which reads pre-trained vectors from disk, '
     raise ExportError(
         f"Expected models for server_memory_gb={options.server_memory_gb:g}. Received: weights and "
         f"vocabularies of {tables / 1e9:,.3g} GB, for which the server needs {needed / 1e9:,.3g} GB: "
         f"{instances} as instances, and each {_VERSIONS} times while a new version loads beside the "
         "old one. Use fewer instances (network_instances, preprocess_instances), "
-        f"{advice if is_copied and shared else ''}"
+        f"{from_disk}{advice if is_copied and shared else ''}"
         "narrower vectors (max_embedding_dim), fewer ids (ops.Categorify(max_size=...), "
         "ops.HashBucket), or a server with more memory. Nothing was written."
     )

@@ -70,7 +70,8 @@ def test_vectors_that_a_step_reads_from_disk_need_no_memory(export):
     assert report.memory["movies_nvt"].on_disk == vectors.nbytes
     assert "22 MB, and reads rows of 80 MB on disk for movies_nvt" in " ".join(str(report).split())
     # Other runtimes hold them.
-    with pytest.raises(ExportError, match=r"needs 0\.277 GB"):
+    advised = r'needs 0\.277 GB.*runtime="tensorflow", which reads pre-trained vectors from disk'
+    with pytest.raises(ExportError, match=advised):
         export(
             network,
             serving=ServingOptions(runtime="fused_tensorflow", server_memory_gb=0.2),
