@@ -16,6 +16,7 @@ columns in the same table.
 from __future__ import annotations
 
 import argparse
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -142,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "hashed" in parsed.only:
         start = time.perf_counter()
         folder = parsed.folder / f"{name}_{parsed.rows}_hashed"
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
         hashing(shape).fit_transform_to_parquet(files["identity"], folder, engine="cpu")
         rate = parsed.rows / (time.perf_counter() - start)
         print(f"the workflow hashed {parsed.rows:,} rows once, at {rate:,.0f} rows/s")
