@@ -43,6 +43,7 @@ _WORDS: Mapping[Any, tuple[str, str]] = {
     float: ("a finite number", "finite numbers"),
     str: ("a text", "texts"),
     NoneType: ("None", "None"),
+    Any: ("a value", "values"),
     Selectable: ("a node of the graph", "nodes of the graph"),
 }
 

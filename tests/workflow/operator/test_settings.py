@@ -96,6 +96,10 @@ def test_a_wrong_setting_is_an_error_of_ours_and_a_right_one_can_be_saved(name, 
     ("make", "message"),
     [
         (lambda: ops.DatePart(parts=None), r"DatePart needs parts as a list of texts.*None\."),
+        (
+            lambda: ops.Categorify(vocabs=pl.DataFrame({"user": [7]})),
+            "Categorify needs vocabs as a mapping from texts to values or None",
+        ),
         (lambda: ops.DatePart(unit=[]), r"DatePart needs unit as a text or None\. Received: \[\]"),
         (
             lambda: ops.JoinExternal({}, "a", columns_ext=3),
