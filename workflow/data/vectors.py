@@ -21,6 +21,8 @@ from .sources import Source
 
 # Values that are checked at once, so that a mapped file does not fill the memory.
 _BLOCK = 2**22
+# Dtypes of safetensors in which vectors come besides; numpy has no bfloat16, and takes its two bytes.
+_HALVES = {"F16": "float16", "BF16": "V2"}
 
 
 class Vectors(NamedTuple):
@@ -157,9 +159,9 @@ def _npy(path: Path) -> Array:
 
 def _safetensors(path: Path, ids: Any, vector: str | None) -> tuple[pl.Series | None, Array]:
     try:
-        tensors = read_arrays(path)
+        tensors = read_arrays(path, _HALVES)
     except FormatError as error:
-        raise WorkflowError(f"Expected tensors of float32 in {path}. Received: {error}") from error
+        raise WorkflowError(f"Expected tensors of floats in {path}. Received: {error}") from error
     matrices = [name for name, tensor in tensors.items() if tensor.ndim == 2]
     name = matrices[0] if vector is None and len(matrices) == 1 else vector
     if name not in tensors:
@@ -167,7 +169,14 @@ def _safetensors(path: Path, ids: Any, vector: str | None) -> tuple[pl.Series | 
             f"Expected the name of a tensor in {path} as vector. Received: {vector!r}. "
             f"The tensors are: {listed(tensors)}."
         )
-    return _series(ids, tensors), tensors[name]
+    return _series(ids, tensors), _from_bfloat16(tensors[name])
+
+
+def _from_bfloat16(tensor: Array) -> Array:
+    """A tensor as floats: a bfloat16 is the upper half of a float32."""
+    if tensor.dtype.kind != "V":
+        return tensor
+    return (tensor.view("<u2").astype("<u4") << 16).view("<f4")
 
 
 def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:

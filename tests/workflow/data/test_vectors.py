@@ -1,5 +1,6 @@
 """Pre-trained vectors from every kind of file, and what is refused in them."""
 
+import ml_dtypes
 import numpy as np
 import polars as pl
 import pytest
@@ -27,6 +28,18 @@ def in_safetensors(folder):
     return {"table": folder / "v.safetensors", "ids": "id"}
 
 
+def in_halves_of_safetensors(folder, dtype="float16"):
+    """Beside a tensor of bfloat16, as in the files of language models."""
+    half = MATRIX.astype(ml_dtypes.bfloat16)
+    item = {"float16": MATRIX.astype(np.float16), "bfloat16": half}[dtype]
+    save_file({"id": np.array(IDS), "item": item, "bias": half[0]}, folder / "v.safetensors")
+    return {"table": folder / "v.safetensors", "ids": "id"}
+
+
+def in_bfloat16_of_safetensors(folder):
+    return in_halves_of_safetensors(folder, "bfloat16")
+
+
 def in_parquet(folder):
     table = pl.DataFrame({"id": IDS, "v": MATRIX.tolist(), "note": "x"})
     table.write_parquet(folder / "v.parquet")
@@ -45,7 +58,17 @@ def in_memory(_):
 
 
 @pytest.mark.parametrize(
-    "made", [in_npy, in_two_npy, in_safetensors, in_parquet, in_arrays_of_parquet, in_memory]
+    "made",
+    [
+        in_npy,
+        in_two_npy,
+        in_safetensors,
+        in_halves_of_safetensors,
+        in_bfloat16_of_safetensors,
+        in_parquet,
+        in_arrays_of_parquet,
+        in_memory,
+    ],
 )
 def test_every_kind_of_file_has_the_same_vectors(made, tmp_path):
     read = read_vectors(**made(tmp_path))
@@ -121,8 +144,8 @@ def test_a_number_that_is_not_finite_is_named_in_a_wide_vector():
         ("v.npy", None, "array in .*v.npy. Received: no such file"),
         ("v.npy", b"no array", "as numpy.save writes it"),
         ("v.npy", b"", "as numpy.save writes it"),
-        ("v.safetensors", None, "tensors of float32 in .*v.safetensors: expected a file"),
-        ("v.safetensors", b"short", "tensors of float32"),
+        ("v.safetensors", None, "tensors of floats in .*v.safetensors: expected a file"),
+        ("v.safetensors", b"short", "tensors of floats"),
         ("v.parquet", None, "No parquet file matches"),
         ("v.parquet", b"short", "cannot be read as parquet"),
     ],

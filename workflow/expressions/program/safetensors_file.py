@@ -59,8 +59,14 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> N
             file.write(np.ascontiguousarray(array).data)
 
 
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
+def read_arrays(
+    path: str | os.PathLike[str], further: Mapping[str, str] | None = None
+) -> dict[str, Array]:
     """The arrays of a file, as read-only views of its memory map.
+
+    Args:
+        path: of the file.
+        further: names of numpy's dtypes by the format's, for dtypes that `write_arrays` never writes.
 
     Raises:
         FormatError: the file is missing, or its header is invalid or does not describe the data
@@ -85,8 +91,9 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     )
     arrays, position = {}, 0
     header.pop("__metadata__", None)
+    dtypes = {**_DTYPES, **(further or {})}
     for name, entry in sorted(header.items(), key=_start):
-        dtype, shape, end = _check_entry(path, name, entry, position, len(data))
+        dtype, shape, end = _check_entry(path, name, entry, position, len(data), dtypes)
         arrays[name] = _view(path, name, data[position:end], dtype, shape)
         position = end
     if position != len(data):
@@ -114,7 +121,7 @@ def _start(item: tuple[str, Any]) -> tuple[int, int]:
 
 
 def _check_entry(
-    path: Any, name: str, entry: Any, start: int, size: int
+    path: Any, name: str, entry: Any, start: int, size: int, dtypes: Mapping[str, str]
 ) -> tuple[np.dtype[Any], list[int], int]:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError(
@@ -128,11 +135,11 @@ def _check_entry(
         raise FormatError(
             f"{path}: array {name!r:.100} needs a shape and two offsets of whole numbers."
         )
-    if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in dtypes:
         raise FormatError(
             f"{path}: array {name!r:.100} has the unknown dtype {entry['dtype']!r:.200}."
         )
-    dtype = np.dtype(_DTYPES[entry["dtype"]])
+    dtype = np.dtype(dtypes[entry["dtype"]])
     end = start + math.prod(shape) * dtype.itemsize
     if offsets != [start, end] or end > size:
         raise FormatError(
