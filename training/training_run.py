@@ -82,7 +82,8 @@ def train(
             then those for data in which positives are that many times more frequent.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
-            its tables, without regularizers on tables or a `tf.distribute` strategy.
+            its tables, without regularizers on tables or a `tf.distribute` strategy. Several
+            workers require it.
         precision: the dtype of the dense layers' computation: "float32", or with the split step,
             which it then requires, "bfloat16" or "float16".
         steps_per_execution: how many steps to take for each call from Python, after which callbacks
@@ -144,10 +145,11 @@ def train(
     fits = check_fits(model, train_data, validation_data)
     check_tables(model, train_data)
     check_tables(model, validation_data)
-    if split is None:
-        split = precision != "float32" or (outputs == 1 and is_splittable(model))
-    steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     workers = expect_workers(workers)
+    if split is None:
+        required = workers.size > 1 or precision != "float32"
+        split = required or (outputs == 1 and is_splittable(model))
+    steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
     watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
     lines = EpochLines(watch)

@@ -77,10 +77,11 @@ def trained(case, rows, workers):
     keras.utils.set_random_seed(workers.rank)  # the first worker's weights count
     data, model, optimizer = load(rows, case, workers.rank, workers.size), make(case), CASES[case]()
     initial = weights_of(model)
-    if case == "lists":
+    if case != "single ids":
         own = load(rows, case, workers.rank, workers.size)  # of which the first worker's counts
+        settings = MEASURED[case][0]
         report = train(
-            model, data, own, epochs=EPOCHS, optimizer=optimizer, metrics=["auc"], workers=workers
+            model, data, own, epochs=EPOCHS, optimizer=optimizer, workers=workers, **settings
         )
         history = report.history
     else:

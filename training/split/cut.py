@@ -35,8 +35,8 @@ def cut(model: keras.Model) -> SplitModel:
     if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
         raise TrainingError(
             "Expected a functional model, or a sequential model with an Input, to split its step. "
-            f"Received: {model!r} of {type(model).__name__}. Use split=False, or wrap it: "
-            "keras.Model(inputs, model(inputs))."
+            f"Received: {model!r} of {type(model).__name__}. Use split=False, if there is "
+            "one worker, or wrap it: keras.Model(inputs, model(inputs))."
         )
     lookups = _outside(model)
     border = _border(model, lookups)
@@ -44,7 +44,8 @@ def cut(model: keras.Model) -> SplitModel:
     if any(tensor is output for tensor in border for output in model.outputs):
         raise TrainingError(
             "Expected a model with dense layers after its lookups, to split its step. "
-            f"Received: {model.name!r}, with an output without any. Use split=False."
+            f"Received: {model.name!r}, with an output without any. "
+            "Use split=False, if there is one worker."
         )
     # Keras would assign an input that the tower shares to the tower, and fail to save the model.
     with kept_histories(model.inputs):

@@ -177,7 +177,8 @@ class SplitStep:
         if self.parts.lookup.losses:
             raise TrainingError(
                 "Expected no losses (activity_regularizer, add_loss) of layers up to the lookups, "
-                f"to split the step. Received: {len(self.parts.lookup.losses)}. Use split=False."
+                f"to split the step. Received: {len(self.parts.lookup.losses)}. "
+                "Use split=False, if there is one worker."
             )
         return border
 
@@ -276,7 +277,8 @@ def cut_for_training(model: keras.Model) -> SplitModel:
     if regularized:
         raise TrainingError(
             "Expected tables without a regularizer to split the step, since it would read "
-            f"whole tables. Received: one on {', '.join(regularized)}. Use split=False."
+            f"whole tables. Received: one on {', '.join(regularized)}. "
+            "Use split=False, if there is one worker."
         )
     if tf.distribute.has_strategy() or replicas.count(model) > 1:
         raise TrainingError(

@@ -124,7 +124,9 @@ class Objects:
         if rest:
             near = self._listed(bucket, folder, deep=False)
             inside = near.folders.intersection(near.children.get(folder, ()))
-            deep = any(fnmatchcase(last_name(each), rest[0]) for each in inside)
+            # As on a disk, a folder of this very name counts before the pattern.
+            names = map(last_name, inside)
+            deep = any(name == rest[0] or fnmatchcase(name, rest[0]) for name in names)
             return self._listed(bucket, folder, deep=True) if deep else near
         # Mostly a file; and of many in a list, all are listed together.
         parent = "/".join(parts[:-1])

@@ -90,8 +90,8 @@ def without_weights():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (subclassed, "functional model.*Received.*split=False"),
-        (regularized, "without a regularizer.*embeddings.*split=False"),
+        (subclassed, "functional model.*Received.*split=False, if there is one worker"),
+        (regularized, "without a regularizer.*embeddings.*split=False, if there is one worker"),
         (without_weights, "dense layers after its lookups"),
     ],
 )

@@ -52,6 +52,11 @@ def test_objects_are_found_and_read_like_files(link, raw, place):
     assert link.count("list-type") == (2 if place in ("/*", "/day=*-02") else 1)
 
 
+def test_a_folder_whose_name_is_also_a_pattern_is_read(link, raw):
+    url = link.put_folder(raw, "clicks[1]")
+    assert_frame_equal(read(url, link.options), read(raw.rename(raw.parent / "clicks[1]")))
+
+
 def test_objects_in_a_list_are_listed_once_and_have_the_keys_of_their_folders(link, raw):
     url = link.put_folder(raw, "raw")
     names = ["day=2024-01-02/b c é.parquet", "day=2024-01-01/a.parquet"]
