@@ -81,6 +81,7 @@ def join_workers(timeout: float = 600.0) -> Workers:
     if not _is_above_0(timeout):
         raise TrainingError(f"Expected timeout as seconds above 0. Received: {timeout!r}.")
     chiefs, others = _addresses(os.environ.get("TF_CONFIG"))
+    _expect_distinct([*chiefs, *others])
     addresses = (*chiefs, *others)
     if len(addresses) <= 1:
         return Workers()
@@ -166,6 +167,15 @@ def _addresses(text: str | None) -> tuple[list[str], list[str]]:
         'Expected TF_CONFIG as {"cluster": {"worker": ["host:port", ...]}, "task": {"type": '
         f'"worker", "index": 0}}}}, with an index below the number of workers. Received: {text}'
     )
+
+
+def _expect_distinct(addresses: Sequence[str]) -> None:
+    """Refuse an address of two workers: TensorFlow would wait for the second one without a limit."""
+    if twice := sorted({address for address in addresses if addresses.count(address) > 1}):
+        raise TrainingError(
+            "Expected an address of its own for each worker in TF_CONFIG. Received more than once: "
+            f"{', '.join(twice)}. On one host give each another port."
+        )
 
 
 def _own_rank(chiefs: Sequence[str]) -> int:

@@ -221,6 +221,13 @@ def test_an_error_names_the_workers_at_fault_with_a_chief():
     assert lost_workers(workers, message) == "worker 2 (c:1)"
 
 
+def test_an_address_of_two_workers_is_refused(monkeypatch):
+    config = '{"cluster": {"chief": ["a:1"], "worker": ["b:1", "a:1"]}, "task": {"type": "chief", "index": 0}}'
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(TrainingError, match=r"address of its own.*more than once: a:1\. "):
+        join_workers(timeout=3)
+
+
 @pytest.mark.parametrize(
     "config",
     [
