@@ -36,7 +36,8 @@ class PretrainedVectors(Operator):
 
     Args:
         table: an array (N, width); the path of an .npy or a .safetensors file (also of float16 and
-            bfloat16); or paths of parquet, a frame or a dict with a column of ids and one of lists of floats.
+            bfloat16); or paths of parquet, a frame or a dict with a column of ids and one of lists of
+            floats.
         ids: of arrays: the ids as values, the path of an .npy file, or the name of a tensor in the
             same file; by default the id of a vector is its row number. Of a table: the name of the
             column.
