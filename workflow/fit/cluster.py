@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,12 +20,14 @@ from workflow.errors import WorkflowError
 # Parts for each thread of a worker: enough that all end at about the same time.
 PARTS_OF_A_THREAD = 4
 # Rows of a task on a GPU at the least, unless GPUs would be idle: within a task one query is computed while
-# the result of another is written, and each task begins by copying the vocabularies to the GPU.
-ROWS_OF_A_GPU_TASK = 16_000_000
+# the result of another is written, and each task begins by sorting the vocabularies for the GPU.
+ROWS_OF_A_GPU_TASK = 64_000_000
 # Dask computes lost results again, but not what was sent to workers that have all ended since.
 TRIES = 5
 # Seconds to wait for the first worker.
 WAIT_FOR_WORKERS = 60
+# Seconds to wait for a connection that asks nothing.
+WAIT_FOR_CONNECTION = 1
 # The variable that chooses the GPUs of a process.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
@@ -205,6 +208,23 @@ def shared_out(
     groups = max(threads, min(threads * PARTS_OF_A_THREAD, len(items) // fewest))
     count = min(len(items), max(least, groups))
     return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
+
+
+def reaches_workers(client: Any) -> bool:
+    """Whether this process can connect to all workers of a cluster.
+
+    Results then need not come through the scheduler, where they take three times as long: 79 MB in 0.12
+    seconds in place of 0.37, two shared cores, 2026-11-26.
+    """
+    from distributed.comm import get_address_host_port  # noqa: PLC0415 - an extra
+
+    try:
+        for address in client.nthreads():
+            place = get_address_host_port(address)
+            socket.create_connection(place, WAIT_FOR_CONNECTION).close()
+    except (OSError, ValueError):  # no way there, or a worker in this process
+        return False
+    return True
 
 
 def despite_lost_workers(work: Callable[[], Result]) -> Result:

@@ -25,6 +25,7 @@ from .cluster import (
     expect_own_gpus,
     expect_readable,
     expect_shared,
+    reaches_workers,
     rows_of_a_task,
     shared_out,
 )
@@ -119,7 +120,8 @@ def _on_workers(client: Any, learning: Learning, files: ParquetTable, engine: st
     heights = client.gather([client.submit(_heights, one, pure=False) for one in learnt])
     parts = _merge(client, shared, learnt, _part_counts(learning, heights))
     del learnt
-    return _together([part.tables for part in client.gather(parts)])
+    made = client.gather(parts, direct=reaches_workers(client) or None)
+    return _together([part.tables for part in made])
 
 
 def _merge(client: Any, shared: Any, learnt: list[Any], counts: PartCounts) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import socket
 import time
 from collections import Counter
 
@@ -75,8 +76,8 @@ def parts(client, monkeypatch):
     """Many parts of few rows, and what the client gets of them."""
     received, gather = [], client.gather
 
-    def recorded(futures):
-        results = gather(futures)
+    def recorded(futures, **settings):
+        results = gather(futures, **settings)
         received.extend(each.tables for each in results if isinstance(each, Held))
         return results
 
@@ -116,6 +117,18 @@ def test_tables_merged_in_parts_are_those_of_one_machine(client, clicks, want, p
     assert set(keys.values()) == {1}
 
 
+def test_a_client_that_cannot_connect_to_workers_asks_the_scheduler(
+    client, clicks, want, tmp_path, monkeypatch
+):
+    assert cluster.reaches_workers(client)
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        closed = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
+    threads = client.nthreads()
+    monkeypatch.setattr(client, "nthreads", lambda: threads | {closed: 1})
+    assert not cluster.reaches_workers(client)
+    assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
+
+
 def test_rare_values_stay_on_the_workers(client, clicks, parts):
     workflow = Workflow(["user"] >> ops.Categorify(freq_threshold=4, max_size=53))
     workflow.fit(clicks, client=client)
@@ -148,8 +161,8 @@ def test_a_worker_killed_in_fit_loses_nothing(client, clicks, want, tmp_path, st
 def test_the_loss_of_all_workers_at_once_loses_nothing(client, clicks, want, tmp_path, monkeypatch):
     gather, restarts = client.gather, []
 
-    def restarted(futures):
-        results = gather(futures)
+    def restarted(futures, **settings):
+        results = gather(futures, **settings)
         if not restarts:  # of the sizes, before the tables are merged
             restarts.append(client.restart(timeout=200))
         return results
