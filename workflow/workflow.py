@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import polars as pl
 
 from workflow.schema.own_names import OwnNames
 
+from .data.column_facts import column_facts
 from .data.evaluate_once import evaluate_once
 from .data.object_stores import is_url
 from .data.sources import Source, as_path, options_of
 from .errors import WorkflowError
 from .fit.cluster import expect_client
 from .fit.fit_graph import (
+    Learn,
     MustLearnError,
     NeedsIntegersError,
     fit_graph,
@@ -34,6 +37,7 @@ from .graph.node import Node, as_columns
 from .graph.remove_inputs import remove_inputs
 from .graph.resolution import columns_read, topological
 from .graph.subgraphs import subgraphs, subworkflow
+from .operator.feature import State
 from .operator.frame_operator import OutOfFoldOperator
 from .picture import Diagram, Drawn
 from .progress.stage import expect_total, showing
@@ -131,9 +135,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
                 learn = (
                     learner(own, engine) if client is None else cluster_learner(own, engine, client)
                 )
-                coverages = Coverages(learn)
-                states = fit_graph(self.nodes, inputs, coverages)
-                facts = self._facts(own, inputs, coverages)
+                states, facts = self._learnt(own, inputs, learn)
         except NeedsIntegersError as needed:
             if client is not None:
                 raise
@@ -143,12 +145,17 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         else:
             self.learn(inputs, states, training_data=facts)
 
-    def _facts(self, own: Source, inputs: Schema, coverages: Coverages) -> TrainingData | None:
-        """Facts about the data; None if no operator learns, so that it need not be read."""
+    def _learnt(
+        self, own: Source, inputs: Schema, learn: Learn
+    ) -> tuple[dict[int, State], TrainingData | None]:
+        """What operators learn, and facts about the data; None if none learns: it need not be read."""
         if not any(operator.learns for operator in self.operators):
-            return None
-        with showing("statistics of the columns"):
-            return training_data(own, inputs, coverages.found)
+            return fit_graph(self.nodes, inputs, learn), None
+        coverages = Coverages(learn)
+        with ThreadPoolExecutor(1) as pool:  # of many files footers are read while operators learn
+            facts = pool.submit(column_facts, own, inputs)
+            states = fit_graph(self.nodes, inputs, coverages)
+            return states, training_data(*facts.result(), coverages.found)
 
     def fit_schema(self, schema: Schema) -> Workflow:
         """Determine the outputs' names, types and tags without data.

@@ -216,7 +216,7 @@ def reaches_workers(client: Any) -> bool:
     Results then need not come through the scheduler, where they take three times as long: 79 MB in 0.12
     seconds in place of 0.37, two shared cores, 2026-11-26.
     """
-    from distributed.comm import get_address_host_port  # noqa: PLC0415 - an extra
+    from distributed.comm.addressing import get_address_host_port  # noqa: PLC0415 - an extra
 
     try:
         for address in client.nthreads():

@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from workflow.data.column_facts import column_facts
-from workflow.data.sources import Source
+from workflow.data.column_facts import ColumnFacts
 from workflow.graph.row_set import schema_of
-from workflow.schema.schema import Schema
 from workflow.schema.training_data import Coverage, TrainedColumn, TrainingData
 
 from .fit_graph import Learn
@@ -45,22 +43,20 @@ class Coverages:
 
 
 def training_data(
-    source: Source, inputs: Schema, coverages: Mapping[str, Coverage]
+    rows: int, found: Mapping[str, ColumnFacts], coverages: Mapping[str, Coverage]
 ) -> TrainingData:
     """Facts about the columns that a graph reads.
 
     Args:
-        source: the columns.
-        inputs: their schema.
+        rows: their rows.
+        found: facts about each column.
         coverages: the coverage of those with a vocabulary.
 
     Example:
-        >>> from workflow import ColumnSchema
-        >>> ages = Schema([ColumnSchema("age", "int64")])
-        >>> training_data(Source.of({"age": [31, None, 7]}), ages, {}).columns["age"].maximum
+        >>> ages = ColumnFacts(values=3, nulls=1, minimum=7, maximum=31)
+        >>> training_data(3, {"age": ages}, {}).columns["age"].maximum
         31
     """
-    rows, found = column_facts(source, inputs)
     columns = {}
     for name, facts in found.items():
         coverage = coverages.get(name)
