@@ -148,7 +148,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     def _learnt(
         self, own: Source, inputs: Schema, learn: Learn
     ) -> tuple[dict[int, State], TrainingData | None]:
-        """What operators learn, and facts about the data; None if none learns: it need not be read."""
+        """Let operators learn; facts about the data are None if none does: it need not be read."""
         if not any(operator.learns for operator in self.operators):
             return fit_graph(self.nodes, inputs, learn), None
         coverages = Coverages(learn)

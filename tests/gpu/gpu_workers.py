@@ -37,6 +37,8 @@ CASES = {
         (None, "ids", "adagrad"),
         (None, "ids", "adam"),
         (None, "lists", "adam"),
+        (None, "two outputs", "adagrad"),
+        ("row", "two outputs", "sgd"),
         ("auto", "lists", "adagrad"),
         ("auto", "ids", "adam"),
         ("table", "ids", "adagrad"),
@@ -67,7 +69,15 @@ def with_own_gpu(program, *arguments):
 def make(shard, kind):
     lists = LISTS if kind == "lists" else {}
     dtypes = dict.fromkeys(SIZES, "int32") | dict.fromkeys(lists, ("int32", "int32"))
-    return models.mlp((SIZES, lists), ["age"], hidden=(16, 8), id_dtypes=dtypes, shard=shard)
+    model = models.mlp((SIZES, lists), ["age"], hidden=(16, 8), id_dtypes=dtypes, shard=shard)
+    if kind != "two outputs":
+        return model
+    hidden = model.layers[-2].output
+    outputs = {
+        "clicked": keras.layers.Dense(1, "sigmoid")(hidden),
+        "paid": keras.layers.Dense(1)(hidden),
+    }
+    return keras.Model(model.input, outputs)
 
 
 def batch_of(kind, rank, step):
@@ -84,7 +94,8 @@ def batch_of(kind, rank, step):
             x[name] = (random.integers(0, height, (lengths.sum(), 1)), lengths)
     x = tf.nest.map_structure(lambda part: tf.constant(part, tf.int32), x)
     x["age"] = tf.constant(random.normal(size=(BATCH, 1)), tf.float32)
-    return x, tf.constant(random.integers(0, 2, (BATCH, 1)), tf.float32)
+    label = tf.constant(random.integers(0, 2, (BATCH, 1)), tf.float32)
+    return x, {"clicked": label, "paid": x["age"] + label} if kind == "two outputs" else label
 
 
 def batches(kind, ranks):
@@ -109,7 +120,11 @@ def trained(size):
     for case, (shard, kind, name) in CASES.items():
         keras.utils.set_random_seed(1)
         model = make(shard if workers.size > 1 else None, kind)
-        compile_model(model, OPTIMIZERS[name](), workers=workers, steps_per_execution=STEPS)
+        both = {"clicked": "binary_crossentropy", "paid": "mse"}
+        losses = {"loss": both} if kind == "two outputs" else {}
+        compile_model(
+            model, OPTIMIZERS[name](), workers=workers, steps_per_execution=STEPS, **losses
+        )
         data = batches(kind, ranks)
         history = model.fit(data, epochs=EPOCHS, verbose=0, shuffle=False).history
         found[case] = {"loss": history["loss"], "devices": devices(model)}
