@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from workflow.expressions.language.limits import Range
 from workflow.expressions.language.types import Type
 from workflow.expressions.program.program import Program, Step
+from workflow.expressions.program.ranges import holds, ranges
+from workflow.schema.dtypes import DTYPES
 
 from .column import Function, TensorColumn
 from .guard import guarded
-from .verbs import PREPARE, tensor_dtype
+from .verbs import PREPARE, elementwise, tensor_dtype
 
 
 class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
@@ -43,7 +46,8 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
-        functions = [_prepare(program, step) for step in program.steps]
+        limits = ranges(program)
+        functions = [_prepare(program, step, limits) for step in program.steps]
         # TensorFlow finds and saves modules in a list; in the plan they are hidden.
         self.tables = [f for f in functions if isinstance(f, tf.Module)]
         self._plan = _Functions(functions)
@@ -92,9 +96,11 @@ class _Functions:
         self.functions = functions
 
 
-def _prepare(program: Program, step: Step) -> Function | None:
+def _prepare(program: Program, step: Step, limits: Sequence[Range | None]) -> Function | None:
     if step.verb in ("source", "constant"):
         return None
+    if step.verb == "cast" and holds(DTYPES[step.type.dtype], limits[step.operands[0]]):
+        return elementwise(lambda values: values, step.type.dtype)
     return PREPARE[step.verb](step, [program.steps[o].type for o in step.operands])
 
 

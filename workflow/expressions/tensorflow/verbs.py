@@ -41,7 +41,7 @@ def _lengths(columns: Sequence[TensorColumn]) -> Any:
     return next((c.lengths for c in columns if c.lengths is not None), None)
 
 
-def _elementwise(function: Callable[..., Any], dtype: str | None) -> Function:
+def elementwise(function: Callable[..., Any], dtype: str | None) -> Function:
     """Apply a function to values of one dtype; a null operand makes a null result."""
 
     def apply(*columns: TensorColumn) -> TensorColumn:
@@ -52,20 +52,20 @@ def _elementwise(function: Callable[..., Any], dtype: str | None) -> Function:
 
 
 def _arithmetic(function: Callable[..., Any]) -> Prepare:
-    return lambda step, types: _elementwise(
+    return lambda step, types: elementwise(
         lambda *values: function(*map(guarded_arithmetic, values)), promote(step.verb, types)
     )
 
 
 def _real(function: Callable[..., Any]) -> Prepare:
-    return lambda step, _: _elementwise(
+    return lambda step, _: elementwise(
         lambda *values: function(*map(guarded_arithmetic, values)), step.type.dtype
     )
 
 
 def _transcendental(function: Callable[..., Any]) -> Prepare:
     """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
-    return lambda step, _: _elementwise(
+    return lambda step, _: elementwise(
         lambda *values: tf.cast(function(*map(guarded_arithmetic, values)), step.type.dtype),
         "float64",
     )
@@ -87,15 +87,15 @@ def _absolute(value: Any) -> Any:
 
 
 def _comparison(function: Callable[..., Any]) -> Prepare:
-    return lambda step, types: _elementwise(function, promote(step.verb, types))
+    return lambda step, types: elementwise(function, promote(step.verb, types))
 
 
 def _ordering(function: Callable[..., Any]) -> Prepare:
     def prepare(step: Step, types: Sequence[Type]) -> Function:
         dtype = promote(step.verb, types)
         if dtype == "string":
-            return _elementwise(lambda a, b: function(order(a, b), 0), None)
-        return _elementwise(function, "uint8" if dtype == "bool" else dtype)
+            return elementwise(lambda a, b: function(order(a, b), 0), None)
+        return elementwise(function, "uint8" if dtype == "bool" else dtype)
 
     return prepare
 
@@ -161,15 +161,15 @@ def _where(step: Step, _: Sequence[Type]) -> Function:
 def _cast(step: Step, types: Sequence[Type]) -> Function:
     have, want = DTYPES[types[0].dtype], DTYPES[step.type.dtype]
     if want.kind == "bool":
-        return _elementwise(_truth, None)
+        return elementwise(_truth, None)
     if not want.is_integer or have.kind == "bool" or np.can_cast(have.numpy, want.numpy):
-        return _elementwise(lambda a: a, want.name)
+        return elementwise(lambda a: a, want.name)
     limits = np.iinfo(want.numpy)
     if not have.is_integer:
-        return _elementwise(lambda a: _saturate(a, limits), None)
+        return elementwise(lambda a: _saturate(a, limits), None)
     own = np.iinfo(have.numpy)
     lower, upper = max(limits.min, own.min), min(limits.max, own.max)
-    return _elementwise(lambda a: tf.cast(_bounded(a, lower, upper), want.name), None)
+    return elementwise(lambda a: tf.cast(_bounded(a, lower, upper), want.name), None)
 
 
 def _truth(values: Any) -> Any:
@@ -198,7 +198,7 @@ def _bounded(values: Any, lower: float | None, upper: float | None) -> Any:
 
 def _clip(step: Step, _: Sequence[Type]) -> Function:
     lower, upper = bounds(step)
-    return _elementwise(lambda values: _bounded(values, lower, upper), None)
+    return elementwise(lambda values: _bounded(values, lower, upper), None)
 
 
 def _bucketize(step: Step, types: Sequence[Type]) -> Function:
@@ -213,7 +213,7 @@ def _bucketize(step: Step, types: Sequence[Type]) -> Function:
             reached = tf.where(tf.math.is_nan(flat), tf.zeros([], tf.int64), reached)
         return tf.reshape(reached, tf.shape(values))
 
-    return _elementwise(count, dtype)
+    return elementwise(count, dtype)
 
 
 PREPARE: Mapping[str, Prepare] = of_every_verb(
@@ -248,9 +248,9 @@ PREPARE: Mapping[str, Prepare] = of_every_verb(
         "greater_equal": _ordering(tf.greater_equal),
         "logical_and": _logical(stops=False),
         "logical_or": _logical(stops=True),
-        "logical_xor": lambda *_: _elementwise(tf.not_equal, None),
+        "logical_xor": lambda *_: elementwise(tf.not_equal, None),
         # Grappler turns "not greater" into "less or equal", which is wrong for NaN.
-        "logical_not": lambda *_: _elementwise(lambda value: tf.logical_not(guarded(value)), None),
+        "logical_not": lambda *_: elementwise(lambda value: tf.logical_not(guarded(value)), None),
         "is_null": _is_null,
         "fill_null": _fill_null,
         "where": _where,
@@ -258,7 +258,7 @@ PREPARE: Mapping[str, Prepare] = of_every_verb(
         "clip": _clip,
         "hash": hash_value,
         "fingerprint64": fingerprint,
-        "fingerprint_cat64": lambda *_: _elementwise(concatenated, None),
+        "fingerprint_cat64": lambda *_: elementwise(concatenated, None),
         "lookup": lookup,
         "gather": gather,
         "bucketize": _bucketize,
