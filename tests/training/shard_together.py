@@ -27,11 +27,12 @@ from training.sharding import room
 # A friend is looked up in the table of users.
 SIZES = {"user": (9, 6), "friend": (9, 6), "item": (40, 6), "city": (3, 6), "tags": (50, 12)}
 SHARDS = ("auto", "table", "row", "column")
-# Accumulators start so low that every gradient shows.
+# Accumulators start so low that every gradient shows. Adam divides by a gradient's size: with less epsilon it
+# enlarges the rounding of gradients near zero.
 OPTIMIZERS = {
     "auto": lambda: optimizers.Adagrad(0.05, initial_accumulator_value=1e-4),
     "table": lambda: optimizers.SGD(0.5),
-    "row": lambda: optimizers.Adam(0.05),
+    "row": lambda: optimizers.Adam(0.05, epsilon=1e-3),
     "column": lambda: optimizers.Adagrad(0.05, initial_accumulator_value=1e-4),
 }
 MEASURED = ("auto", "column")

@@ -77,10 +77,8 @@ def test_workers_train_as_one_with_their_batches_joined(found, rows, case):
         for name in ("loss", *measures):
             expected = [epoch[name][0] for epoch in one]
             np.testing.assert_allclose(worker[case]["history"][name], expected, rtol=0, atol=1e-6)
-        # Adam divides by a gradient's size, and so enlarges the rounding of small ones: 1.6e-6 on one processor.
-        atol = 2e-6 if (case, len(found)) == ("lists", 3) else 1e-6
         for own, expected in zip(worker[case]["weights"], model.get_weights(), strict=True):
-            np.testing.assert_allclose(own, expected, rtol=0, atol=atol)
+            np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
     first, *others = (worker[case] for worker in found)
     for other in others:
         assert first["initial"] != other["initial"]  # others take the first one's

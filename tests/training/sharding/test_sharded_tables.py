@@ -80,12 +80,9 @@ def as_data(batches):
 def test_divided_tables_train_as_whole_ones(found, ones, shard):
     for worker in found:
         np.testing.assert_allclose(worker[shard]["loss"], ones[shard]["loss"], rtol=0, atol=1e-6)
-    # Adam, of "row", divides by a gradient's size, and so enlarges the rounding of small ones: 1.4e-6 on one
-    # processor.
-    atol = 2e-6 if (shard, len(found)) == ("row", 3) else 1e-6
     for kind in ("weights", "state"):
         for own, expected in zip(found[0][shard][kind], ones[shard][kind], strict=True):
-            np.testing.assert_allclose(own, expected, rtol=0, atol=atol)
+            np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("shard", program.SHARDS)
