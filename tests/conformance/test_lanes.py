@@ -24,7 +24,7 @@ from workflow.schema.column import Column
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema
 
-ONNX = next(each for each in OTHERS if each.name == "onnx")
+GRAPHS = {each.name: each for each in OTHERS if each.name in ("onnx", "tensorflow")}
 LANES = [f"a{number}" for number in range(5)]
 
 
@@ -69,20 +69,24 @@ def test_columns_together_come_out_as_alone(data):
         assert_same(alone, together[name], what=f"{name} {program.steps}")
 
 
+@pytest.mark.parametrize("name", ["onnx", "tensorflow"])
 @searched(25)
 @given(data=st.data())
-def test_columns_together_come_out_as_alone_in_onnx(data):
+def test_columns_together_come_out_as_alone_in_a_graph(name, data):
     program, _ = data.draw(chains())
     like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
-    inputs = Schema(like.with_(name=name, nullable=False) for name in LANES)
-    drawn = {name: data.draw(columns(like.dtype, 3, is_list=like.is_list)) for name in LANES}
-    given_ = {name: replace(column, valid=None) for name, column in drawn.items()}
+    # In ONNX columns with masks are not computed together.
+    nullable = name == "tensorflow" and like.nullable
+    inputs = Schema(like.with_(name=lane, nullable=nullable) for lane in LANES)
+    given_ = {lane: data.draw(columns(like.dtype, 3, is_list=like.is_list)) for lane in LANES}
+    if not nullable:
+        given_ = {lane: replace(column, valid=None) for lane, column in given_.items()}
     whole = program_of(lanes_of(program, inputs), inputs)
-    made = ONNX.answer(whole, given_)
+    made = GRAPHS[name].answer(whole, given_)
     expected = NumpyInterpreter(whole, together=0)(given_)
-    for name in made or ():
-        what = f"{name} {whole.steps}"
-        assert_same(expected[name], made[name], what=what, equality=equality_of(whole))
+    for output in made or ():
+        what = f"{output} {whole.steps}"
+        assert_same(expected[output], made[output], what=what, equality=equality_of(whole))
 
 
 def scaled(count: int) -> Program:

@@ -22,6 +22,7 @@ def whole_division(verb: str) -> Callable[[Step, Sequence[Type]], Function]:
     divide = _floor_divide if verb == "floor_divide" else _modulo
 
     def prepare(step: Step, types: Sequence[Type]) -> Function:
+        # Of several columns' divisors all have its sign.
         known = types[1].value
 
         def apply(a: TensorColumn, b: TensorColumn) -> TensorColumn:
@@ -31,7 +32,7 @@ def whole_division(verb: str) -> Callable[[Step, Sequence[Type]], Function]:
                 nonzero = tf.not_equal(y, tf.zeros([], y.dtype))
                 masks.append(nonzero)
                 y = tf.where(nonzero, y, tf.ones([], y.dtype))
-            values = divide(x, y, may_overflow=known in (None, -1))
+            values = divide(x, y, may_overflow=known is None or known < 0)
             valid = None
             for mask in masks:
                 valid = mask if valid is None else tf.logical_and(valid, mask)

@@ -8,13 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 from workflow.expressions.language.limits import Range
-from workflow.expressions.language.types import Type
-from workflow.expressions.program.program import Program, Step
+from workflow.expressions.numpy.joint_steps import Group, Operand, group_steps
+from workflow.expressions.program.program import Program
 from workflow.expressions.program.ranges import holds, ranges
 from workflow.schema.dtypes import DTYPES
 
 from .column import Function, TensorColumn
 from .guard import guarded
+from .lanes import apart, masks_of, one_below_another
 from .verbs import PREPARE, elementwise, tensor_dtype
 
 
@@ -23,7 +24,8 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
 
     Call it eagerly or inside a `tf.function`. The program's types determine, when the graph is
     built, whether a column can be null, so columns that cannot be null have no cost; a float that
-    is NaN on arrival is null only if the input is nullable.
+    is NaN on arrival is null only if the input is nullable. Equal steps over several columns are one
+    operation, since starting an operation takes longer than computing one row.
 
     TensorFlow treats subnormal floats (below 1.2e-38 in float32, 2.2e-308 in float64) as zeros; all
     other results equal those of the numpy interpreter, in all bits except the last ones of `log`,
@@ -34,6 +36,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
 
     Example:
         >>> from workflow.expressions.language.tree import source
+        >>> from workflow.expressions.language.types import Type
         >>> from workflow.expressions.program.program import build
         >>> from workflow.schema.schema import ColumnSchema, Schema
         >>> x = source("x", Type("int64"))
@@ -47,10 +50,13 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
         super().__init__()
         self.program = program
         limits = ranges(program)
-        functions = [_prepare(program, step, limits) for step in program.steps]
+        plan = [
+            (entry, [_prepare(program, numbers, limits) for numbers in _together(program, entry)])
+            for entry in group_steps(program)
+        ]
         # TensorFlow finds and saves modules in a list; in the plan they are hidden.
-        self.tables = [f for f in functions if isinstance(f, tf.Module)]
-        self._plan = _Functions(functions)
+        self.tables = [f for _, made in plan for f in made if isinstance(f, tf.Module)]
+        self._plan = _Plan(plan)
 
     def __call__(self, columns: Mapping[str, TensorColumn]) -> dict[str, TensorColumn]:
         """Compute the outputs of all rows.
@@ -61,19 +67,49 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
         Returns:
             One column of N rows for each output.
         """
-        slots: list[Any] = []
-        for step, function in zip(self.program.steps, self._plan.functions, strict=True):
-            if step.verb == "source":
-                slots.append(_source(columns[step.parameters["name"]], step.type))
-            elif step.verb == "constant":
-                value = tf.constant(step.parameters["value"], tensor_dtype(step.type.dtype))
-                # Grappler folds expressions of constants alone, so the guard is here.
-                slots.append(TensorColumn(guarded(value)))
+        steps = self.program.steps
+        slots = _sources(self.program, columns) | {
+            # Grappler folds expressions of constants alone, so the guard is here.
+            number: TensorColumn(guarded(_values(self.program, [number])[0]))
+            for number, step in enumerate(steps)
+            if step.verb == "constant"
+        }
+        for entry, functions in self._plan.entries:
+            if not isinstance(entry, Group):
+                slots[entry] = functions[0](*[slots[o] for o in steps[entry].operands])
+            elif len(functions) > 1:
+                lanes = self._apart(entry.operands[0], slots)
+                made = [call(lane) for call, lane in zip(functions, lanes, strict=True)]
+                slots |= dict(zip(entry.steps, made, strict=True))
             else:
-                slots.append(function(*[slots[operand] for operand in step.operands]))
+                block = functions[0](*[self._joint(o, slots) for o in entry.operands])
+                slots[entry.slot] = block
+                if entry.shown:
+                    each = apart(block, len(entry.steps))
+                    slots |= {step: each[lane] for lane, step in entry.shown}
         return {
             column.name: self._spread(slots[step], columns) for column, step in self.program.outputs
         }
+
+    def _joint(self, operand: Operand, slots: Mapping[int, TensorColumn]) -> TensorColumn:
+        """The operand of all lanes of a group, one below another."""
+        if isinstance(operand, int):
+            return slots[operand] if operand in slots else self._joint(self._lanes(operand), slots)
+        if all(self.program.steps[number].verb == "constant" for number in operand):
+            return TensorColumn(guarded(_values(self.program, operand)[:, tf.newaxis]))
+        return one_below_another([slots[number] for number in operand])
+
+    def _apart(self, operand: Operand, slots: Mapping[int, TensorColumn]) -> list[TensorColumn]:
+        """The operand of each lane of a group."""
+        if isinstance(operand, int) and operand in slots:
+            return apart(slots[operand], len(self._lanes(operand)))
+        numbers = self._lanes(operand) if isinstance(operand, int) else operand
+        return [slots[number] for number in numbers]
+
+    def _lanes(self, slot: int) -> tuple[int, ...]:
+        """The steps whose results are together in a slot."""
+        groups = (entry for entry, _ in self._plan.entries if isinstance(entry, Group))
+        return next(group.steps for group in groups if group.slot == slot)
 
     def _spread(self, column: TensorColumn, columns: Mapping[str, TensorColumn]) -> TensorColumn:
         """A constant output as a column of N rows."""
@@ -89,25 +125,56 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
         return TensorColumn(tf.fill([count], column.values), valid, column.lengths)
 
 
-class _Functions:
-    """A list whose content TensorFlow does not track."""
+class _Plan:
+    """Steps and groups with their functions, which TensorFlow does not track.
 
-    def __init__(self, functions: list[Any]) -> None:
-        self.functions = functions
+    Attributes:
+        entries: in their order, each with a function, or one for each lane of a group of lookups.
+    """
+
+    def __init__(self, entries: Sequence[tuple[Group | int, list[Function]]]) -> None:
+        self.entries = entries
 
 
-def _prepare(program: Program, step: Step, limits: Sequence[Range | None]) -> Function | None:
-    if step.verb in ("source", "constant"):
-        return None
-    if step.verb == "cast" and holds(DTYPES[step.type.dtype], limits[step.operands[0]]):
+def _together(program: Program, entry: Group | int) -> list[Sequence[int]]:
+    """The steps that one function computes: all of a group, but each lookup has its own table."""
+    if not isinstance(entry, Group):
+        return [[entry]]
+    is_lookup = program.steps[entry.steps[0]].verb == "lookup"
+    return [[number] for number in entry.steps] if is_lookup else [entry.steps]
+
+
+def _prepare(program: Program, numbers: Sequence[int], limits: Sequence[Range | None]) -> Function:
+    """The function of a step, or of equal ones over several columns."""
+    step = program.steps[numbers[0]]
+    operands = [program.steps[number].operands[0] for number in numbers]
+    if step.verb == "cast" and all(holds(DTYPES[step.type.dtype], limits[o]) for o in operands):
         return elementwise(lambda values: values, step.type.dtype)
     return PREPARE[step.verb](step, [program.steps[o].type for o in step.operands])
 
 
-def _source(column: TensorColumn, type_: Type) -> TensorColumn:
-    if type_.kind != "float" or not type_.nullable:
-        return column
-    present = tf.logical_not(tf.math.is_nan(column.values))
-    if column.valid is not None:
-        present = tf.logical_and(present, column.valid)
-    return TensorColumn(column.values, present, column.lengths)
+def _values(program: Program, numbers: Sequence[int]) -> Any:
+    """Constants as one tensor."""
+    steps = [program.steps[number] for number in numbers]
+    return tf.constant([s.parameters["value"] for s in steps], tensor_dtype(steps[0].type.dtype))
+
+
+def _sources(program: Program, columns: Mapping[str, TensorColumn]) -> dict[int, TensorColumn]:
+    """The inputs, where NaN is null if nulls are allowed."""
+    found = {
+        number: columns[step.parameters["name"]]
+        for number, step in enumerate(program.steps)
+        if step.verb == "source"
+    }
+    types = {number: program.steps[number].type for number in found}
+    floats = [n for n, type_ in types.items() if type_.kind == "float" and type_.nullable]
+    masks = masks_of([found[n] for n in floats], _are_numbers)
+    for number, mask in zip(floats, masks, strict=True):
+        column = found[number]
+        present = mask if column.valid is None else tf.logical_and(mask, column.valid)
+        found[number] = TensorColumn(column.values, present, column.lengths)
+    return found
+
+
+def _are_numbers(values: Any) -> Any:
+    return tf.logical_not(tf.math.is_nan(values))

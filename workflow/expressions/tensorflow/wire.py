@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +17,7 @@ from workflow.wire.request_rules import NNZS
 
 from .column import TensorColumn
 from .interpreter import TensorFlowInterpreter
+from .lanes import masks_of
 from .verbs import tensor_dtype
 
 # Python's definition of UTF-8: RE2 reads bytes as UTF-8, but its own "." accepts surrogates.
@@ -82,10 +85,12 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
         if missing:
             raise SchemaError(f"Expected the tensors {', '.join(missing)}. Received: none of them.")
         columns = {name: _decode(column, tensors) for name, column in self._inputs.items()}
-        _check_rows(columns)
-        made: dict[str, Any] = {}
-        for name, column in self.interpreter(columns).items():
-            made |= _encode(self._outputs[name], column)
+        # Columns of several lengths cannot be joined, and this error says so.
+        with tf.control_dependencies(_check_rows(columns)):
+            columns = _with_masks(self._inputs, columns)
+            made: dict[str, Any] = {}
+            for name, column in self.interpreter(columns).items():
+                made |= _encode(self._outputs[name], column)
         return made
 
 
@@ -102,16 +107,34 @@ def _decode(column: WireColumn, tensors: Mapping[str, Any]) -> TensorColumn:
     values = tf.reshape(values, [-1])
     if column.layout == "flat":
         _check_lengths(column, values, lengths)
-    valid, kind = None, DTYPES[column.dtype].kind
-    if kind == "float":
-        # The interpreter treats NaN as null where null is allowed; elsewhere NaN is refused.
-        if not column.nullable:
-            _refuse_nan(column, values)
-    elif column.nullable:
-        valid = tf.not_equal(values, tf.constant(column.null_code, values.dtype))
-    if kind == "string":
-        _refuse_no_text(column, values, valid)
-    return TensorColumn(values, valid, lengths)
+    return TensorColumn(values, None, lengths)
+
+
+def _with_masks(
+    inputs: Mapping[str, WireColumn], columns: Mapping[str, TensorColumn]
+) -> dict[str, TensorColumn]:
+    """The columns with masks of their nulls, after checks of their values."""
+    found = dict(columns)
+    coded: dict[Any, list[str]] = defaultdict(list)
+    for name, column in inputs.items():
+        if DTYPES[column.dtype].kind != "float":
+            if column.nullable:
+                coded[column.null_code].append(name)
+        elif not column.nullable:
+            # The interpreter treats NaN as null where null is allowed; elsewhere NaN is refused.
+            _refuse_nan(column, columns[name].values)
+    for code, names in coded.items():
+        masks = masks_of([columns[name] for name in names], partial(_differ, code))
+        for name, mask in zip(names, masks, strict=True):
+            found[name] = replace(columns[name], valid=mask)
+    for name, column in inputs.items():
+        if DTYPES[column.dtype].kind == "string":
+            _refuse_no_text(column, found[name].values, found[name].valid)
+    return found
+
+
+def _differ(code: Any, values: Any) -> Any:
+    return tf.not_equal(values, tf.constant(code, values.dtype))
 
 
 def _encode(column: WireColumn, made: TensorColumn) -> dict[str, Any]:
@@ -133,20 +156,23 @@ def _encode(column: WireColumn, made: TensorColumn) -> dict[str, Any]:
     return tensors
 
 
-def _require(condition: Any, text: str) -> None:
+def _require(condition: Any, text: str) -> Any:
     # The plain operation: tf.debugging.Assert adds a branch, which costs more.
-    tf.raw_ops.Assert(condition=condition, data=[tf.constant(text)])
+    return tf.raw_ops.Assert(condition=condition, data=[tf.constant(text)])
 
 
-def _check_rows(columns: Mapping[str, TensorColumn]) -> None:
+def _check_rows(columns: Mapping[str, TensorColumn]) -> list[Any]:
+    """The operation that fails if columns differ in their number of rows, if there are several."""
     counted = [c.values if c.lengths is None else c.lengths for c in columns.values()]
     rows: list[Any] = []
     for dtype in dict.fromkeys(tensor.dtype for tensor in counted):
         # One operation for each dtype, since one for each column would take noticeable time.
         rows += tf.shape_n([tensor for tensor in counted if tensor.dtype == dtype])
-    if len(rows) > 1:
-        same = tf.reduce_all(tf.equal(tf.stack(rows), rows[0]))
-        _require(same, "The columns differ in their number of rows.")
+    if len(rows) < 2:
+        return []
+    same = tf.reduce_all(tf.equal(tf.stack(rows), rows[0]))
+    check = _require(same, "The columns differ in their number of rows.")
+    return [] if check is None else [check]  # None outside of a graph
 
 
 def _flatten(rows: Any, lengths: Any) -> tuple[Any, Any]:
