@@ -115,15 +115,15 @@ def _with_masks(
 ) -> dict[str, TensorColumn]:
     """The columns with masks of their nulls, after checks of their values."""
     found = dict(columns)
-    coded: dict[Any, list[str]] = defaultdict(list)
+    coded: dict[tuple[str, Any], list[str]] = defaultdict(list)
     for name, column in inputs.items():
         if DTYPES[column.dtype].kind != "float":
             if column.nullable:
-                coded[column.null_code].append(name)
+                coded[column.dtype, column.null_code].append(name)
         elif not column.nullable:
             # The interpreter treats NaN as null where null is allowed; elsewhere NaN is refused.
             _refuse_nan(column, columns[name].values)
-    for code, names in coded.items():
+    for (_, code), names in coded.items():
         masks = masks_of([columns[name] for name in names], partial(_differ, code))
         for name, mask in zip(names, masks, strict=True):
             found[name] = replace(columns[name], valid=mask)
