@@ -139,3 +139,12 @@ def expect_peer(job: str, task: int, seconds: float) -> None:
     """
     name = f"/job:{job}/replica:0/task:{task}"
     context.context().check_collective_ops_peer_health(name, timeout_in_ms=int(1000 * seconds))
+
+
+def wait_for_all(name: str, seconds: float) -> None:
+    """Wait until all processes that `tf.distribute` has connected wait under one name.
+
+    Raises:
+        tf.errors.OpError: one of them is lost, or does not wait within so many seconds.
+    """
+    context.context().wait_at_barrier(name, timeout_in_ms=int(1000 * seconds))

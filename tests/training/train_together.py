@@ -14,6 +14,7 @@ from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 from training import TrainingError, compile_model, join_workers, models, optimizers, train
 from training.parallel import workers as joining
 from training.parallel.devices import Device, expect_alike
+from training.private import expect_peer
 
 # Lists of ids; or single ids, whose lookups XLA compiles with the dense part.
 # Adam divides by a gradient's size: with less epsilon it enlarges the rounding of gradients near zero.
@@ -261,6 +262,16 @@ def reduced_precision():
             scales.append(float(getattr(model.optimizer, "dynamic_scale", 1.0)))
         found[precision] = {"changed": changed, "scales": scales, "weights": weights_of(model)}
     return found
+
+
+def slow_first():
+    """The first worker asks, long after the last operation of all, whether the other has ended."""
+    workers = join_workers()
+    texts = workers.collectives.texts(str(workers.rank))
+    if workers.rank == 0:
+        time.sleep(3)
+        expect_peer("worker", 1, 5)
+    return texts
 
 
 class Death(keras.callbacks.Callback):

@@ -6,13 +6,14 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.private import abort_collectives, expect_peer
+from training.private import abort_collectives, expect_peer, wait_for_all
 
 if TYPE_CHECKING:
     from training.parallel.workers import Workers
@@ -56,6 +57,21 @@ def together(workers: Workers) -> Iterator[None]:
         raise TrainingError(reason) from error
     finally:
         limit.cancel()
+
+
+def end_with_others() -> None:
+    """Let this process, when it ends, wait some seconds for the others to end.
+
+    Its part of the last operation is complete while others may still receive it: without this process
+    their operation would fail, and name it as lost.
+    """
+    # At the end of processes of `multiprocessing` too, where atexit calls nothing.
+    Finalize(None, _wait_for_others, exitpriority=0)
+
+
+def _wait_for_others() -> None:
+    with suppress(tf.errors.OpError):  # others are lost, or have more to do alone
+        wait_for_all("the end", _GRACE)
 
 
 def wait_for_gpu(workers: Workers, tensors: Any) -> None:

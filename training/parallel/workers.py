@@ -16,6 +16,7 @@ from loader.tensorflow.workers import current_worker
 from training.errors import TrainingError
 from training.parallel.collectives import Collectives
 from training.parallel.devices import expect_alike, own_device
+from training.parallel.failures import end_with_others
 from training.parallel.meeting import meet
 from training.private import is_tensorflow_in_use
 from workflow.schema.own_names import OwnNames
@@ -103,6 +104,7 @@ def join_workers(timeout: float = 600.0) -> Workers:
     device = strategy.extended.worker_devices[0]
     collectives = Collectives(size, rank, device, timeout)
     workers = Workers(size, rank, addresses, len(chiefs), collectives)
+    end_with_others()
     expect_alike(workers, own_device())
     _JOINED["all"] = workers
     return workers

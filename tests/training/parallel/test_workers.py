@@ -203,6 +203,11 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 2
 
 
+def test_a_worker_that_is_done_waits_for_the_others(tmp_path):
+    """What it has sent last may be on its way when it has nothing more to do."""
+    assert found_by(start(2, tmp_path, program.slow_first), tmp_path) == [["0", "1"]] * 2
+
+
 @pytest.mark.long
 def test_a_worker_that_hangs_ends_the_others(rows, tmp_path):
     workers = start(2, tmp_path, program.until_one_hangs, rows, tmp_path / "0")
