@@ -204,7 +204,7 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
 
 
 def test_a_worker_that_is_done_waits_for_the_others(tmp_path):
-    """What it has sent last may be on its way when it has nothing more to do."""
+    """Parts that it has sent may be on their way when it has nothing more to do."""
     assert found_by(start(2, tmp_path, program.slow_first), tmp_path) == [["0", "1"]] * 2
 
 
