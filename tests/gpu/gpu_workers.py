@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 import worker_processes
+from train_together import two_outputs
 
 from loader import KerasSequenceLoader, LoaderError
 from training import TrainingError, compile_model, join_workers, models, optimizers, train
@@ -70,14 +71,7 @@ def make(shard, kind):
     lists = LISTS if kind == "lists" else {}
     dtypes = dict.fromkeys(SIZES, "int32") | dict.fromkeys(lists, ("int32", "int32"))
     model = models.mlp((SIZES, lists), ["age"], hidden=(16, 8), id_dtypes=dtypes, shard=shard)
-    if kind != "two outputs":
-        return model
-    hidden = model.layers[-2].output
-    outputs = {
-        "clicked": keras.layers.Dense(1, "sigmoid")(hidden),
-        "paid": keras.layers.Dense(1)(hidden),
-    }
-    return keras.Model(model.input, outputs)
+    return two_outputs(model, "clicked", "paid") if kind == "two outputs" else model
 
 
 def batch_of(kind, rank, step):

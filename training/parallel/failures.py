@@ -23,7 +23,7 @@ _CRASHED = "The tasks have crashed"
 _ABORTED = "Collective ops is aborted by"
 _LATE = "no answer of all workers in time"
 # Seconds; the service notices a lost worker after ten, and tells all others within this time.
-_GRACE = 5.0
+GRACE = 5.0
 # Seconds between two looks at the other workers while the GPU works.
 _LOOK = 5.0
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
@@ -53,7 +53,7 @@ def together(workers: Workers) -> Iterator[None]:
         if reason is None:
             raise
         # This process must not end, and be taken for the one that was lost, before all have heard.
-        time.sleep(_GRACE)
+        time.sleep(GRACE)
         raise TrainingError(reason) from error
     finally:
         limit.cancel()
@@ -71,7 +71,7 @@ def end_with_others() -> None:
 
 def _wait_for_others() -> None:
     with suppress(tf.errors.OpError):  # others are lost, or have more to do alone
-        wait_for_all("the end", _GRACE)
+        wait_for_all("the end", GRACE)
 
 
 def wait_for_gpu(workers: Workers, tensors: Any) -> None:

@@ -43,19 +43,6 @@ def ranges(program: Program) -> list[Range | None]:
     return found
 
 
-def holds(dtype: DType, values: Range | None) -> bool:
-    """Whether an integer dtype holds all integers of a range.
-
-    Example:
-        >>> holds(DTYPES["int8"], (0, 127)), holds(DTYPES["int8"], (-129, 0)), holds(DTYPES["int8"], None)
-        (True, False, False)
-    """
-    limits = None if dtype.kind == "bool" else _limits(dtype)
-    if limits is None or values is None:
-        return False
-    return limits[0] <= values[0] and values[1] <= limits[1]
-
-
 def _limits(dtype: DType) -> Range | None:
     if dtype.kind == "bool":
         return 0, 1

@@ -10,8 +10,9 @@ import tensorflow as tf
 from workflow.expressions.language.limits import Range
 from workflow.expressions.numpy.joint_steps import Group, Operand, group_steps
 from workflow.expressions.program.program import Program
-from workflow.expressions.program.ranges import holds, ranges
+from workflow.expressions.program.ranges import ranges
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.exact_dtypes import holds
 
 from .column import Function, TensorColumn
 from .guard import guarded
@@ -68,12 +69,11 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
             One column of N rows for each output.
         """
         steps = self.program.steps
-        slots = _sources(self.program, columns) | {
-            # Grappler folds expressions of constants alone, so the guard is here.
-            number: TensorColumn(guarded(_values(self.program, [number])[0]))
-            for number, step in enumerate(steps)
-            if step.verb == "constant"
-        }
+        slots = _sources(self.program, columns)
+        for number, step in enumerate(steps):
+            if step.verb == "constant":
+                # Grappler folds expressions of constants alone, so the guard is here.
+                slots[number] = TensorColumn(guarded(_values(self.program, [number])[0]))
         for entry, functions in self._plan.entries:
             if not isinstance(entry, Group):
                 slots[entry] = functions[0](*[slots[o] for o in steps[entry].operands])
@@ -93,23 +93,19 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
 
     def _joint(self, operand: Operand, slots: Mapping[int, TensorColumn]) -> TensorColumn:
         """The operand of all lanes of a group, one below another."""
-        if isinstance(operand, int):
-            return slots[operand] if operand in slots else self._joint(self._lanes(operand), slots)
-        if all(self.program.steps[number].verb == "constant" for number in operand):
-            return TensorColumn(guarded(_values(self.program, operand)[:, tf.newaxis]))
-        return one_below_another([slots[number] for number in operand])
+        if isinstance(operand, int) and operand in slots:
+            return slots[operand]
+        numbers = self._plan.steps_of(operand)
+        if all(self.program.steps[number].verb == "constant" for number in numbers):
+            return TensorColumn(guarded(_values(self.program, numbers)[:, tf.newaxis]))
+        return one_below_another([slots[number] for number in numbers])
 
     def _apart(self, operand: Operand, slots: Mapping[int, TensorColumn]) -> list[TensorColumn]:
         """The operand of each lane of a group."""
+        numbers = self._plan.steps_of(operand)
         if isinstance(operand, int) and operand in slots:
-            return apart(slots[operand], len(self._lanes(operand)))
-        numbers = self._lanes(operand) if isinstance(operand, int) else operand
+            return apart(slots[operand], len(numbers))
         return [slots[number] for number in numbers]
-
-    def _lanes(self, slot: int) -> tuple[int, ...]:
-        """The steps whose results are together in a slot."""
-        groups = (entry for entry, _ in self._plan.entries if isinstance(entry, Group))
-        return next(group.steps for group in groups if group.slot == slot)
 
     def _spread(self, column: TensorColumn, columns: Mapping[str, TensorColumn]) -> TensorColumn:
         """A constant output as a column of N rows."""
@@ -134,6 +130,12 @@ class _Plan:
 
     def __init__(self, entries: Sequence[tuple[Group | int, list[Function]]]) -> None:
         self.entries = entries
+        groups = (entry for entry, _ in entries if isinstance(entry, Group))
+        self._lanes = {group.slot: group.steps for group in groups}
+
+    def steps_of(self, operand: Operand) -> tuple[int, ...]:
+        """The steps that are the operand of a group's lanes."""
+        return self._lanes[operand] if isinstance(operand, int) else operand
 
 
 def _together(program: Program, entry: Group | int) -> list[Sequence[int]]:
@@ -147,9 +149,11 @@ def _together(program: Program, entry: Group | int) -> list[Sequence[int]]:
 def _prepare(program: Program, numbers: Sequence[int], limits: Sequence[Range | None]) -> Function:
     """The function of a step, or of equal ones over several columns."""
     step = program.steps[numbers[0]]
-    operands = [program.steps[number].operands[0] for number in numbers]
-    if step.verb == "cast" and all(holds(DTYPES[step.type.dtype], limits[o]) for o in operands):
-        return elementwise(lambda values: values, step.type.dtype)
+    if step.verb == "cast":
+        known = [limits[program.steps[number].operands[0]] for number in numbers]
+        dtype = DTYPES[step.type.dtype]
+        if all(ends is not None and holds(dtype, *ends) for ends in known):
+            return elementwise(lambda values: values, dtype.name)
     return PREPARE[step.verb](step, [program.steps[o].type for o in step.operands])
 
 
