@@ -1,13 +1,15 @@
 """Fitting on a cluster: its workers learn from groups of files, and merge what they have learnt.
 
 A table with a row for each key, such as the counts of a vocabulary, is cut into parts by a hash of
-the key, so that no worker holds it whole; all rows of a key meet in one part.
+the key, so that no worker holds it whole; all rows of a key meet in one part. Many smaller tables
+are shared out among the parts, so that several workers merge them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from operator import getitem
 from typing import Any
@@ -47,8 +49,19 @@ ROWS_OF_A_TASK = 64_000_000
 # Rows of a part of a table: some 100 MB for numbers, and several parts are merged at once.
 ROWS_OF_A_PART = 4_000_000
 
-# The number of parts of each table that has a row for each key.
-PartCounts = Mapping[tuple[int, str], int]
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts in which tables are merged.
+
+    Attributes:
+        count: the number of parts.
+        of: for each table that has a row for each key its first part, and the number of consecutive
+            parts it is cut into. Other tables are in the first part.
+    """
+
+    count: int
+    of: Mapping[tuple[int, str], tuple[int, int]]
 
 
 class Held:
@@ -118,20 +131,20 @@ def _on_workers(client: Any, learning: Learning, files: ParquetTable, engine: st
     groups = [files.part(group[0], group[-1] + 1) for group in numbers]
     learnt = [client.submit(_learn_files, shared, g, engine, pure=False) for g in groups]
     heights = client.gather([client.submit(_heights, one, pure=False) for one in learnt])
-    parts = _merge(client, shared, learnt, _part_counts(learning, heights))
+    parts = _merge(client, shared, learnt, _parts(learning, heights, len(client.nthreads())))
     del learnt
     made = client.gather(parts, direct=reaches_workers(client) or None)
     return _together([part.tables for part in made])
 
 
-def _merge(client: Any, shared: Any, learnt: list[Any], counts: PartCounts) -> list[Any]:
+def _merge(client: Any, shared: Any, learnt: list[Any], parts: Parts) -> list[Any]:
     """Futures of what the client needs of each part, merged over all groups of files."""
-    most = max(counts.values(), default=1)
     whole = [learnt]
-    if most > 1:
-        cut = [client.submit(_cut, shared, one, counts, most, pure=False) for one in learnt]
-        whole = [[client.submit(getitem, one, n, pure=False) for one in cut] for n in range(most)]
-    merged = [_merge_part(client, shared, parts) for parts in whole]
+    if parts.count > 1:
+        cut = [client.submit(_cut, shared, one, parts, pure=False) for one in learnt]
+        numbers = range(parts.count)
+        whole = [[client.submit(getitem, one, n, pure=False) for one in cut] for n in numbers]
+    merged = [_merge_part(client, shared, futures) for futures in whole]
     return [client.submit(_condensed, shared, one, pure=False) for one in merged]
 
 
@@ -142,24 +155,34 @@ def _merge_part(client: Any, shared: Any, waiting: list[Any]) -> Any:
     return waiting[0]
 
 
-def _part_counts(
-    learning: Learning, heights: Iterable[Mapping[tuple[int, str], int]]
-) -> PartCounts:
-    """The number of parts for each table with keys.
+def _parts(
+    learning: Learning, heights: Iterable[Mapping[tuple[int, str], int]], workers: int
+) -> Parts:
+    """The parts of tables, of about equal numbers of rows.
 
     Args:
         learning: the operators.
         heights: the rows of each group's tables; together at least as many as the merged ones.
+        workers: the number of workers. There is a part for each where the tables have that many rows.
     """
     rows: dict[tuple[int, str], int] = defaultdict(int)
     for own in heights:
         for key, height in own.items():
             rows[key] += height
-    return {
+    counts = {
         (number, name): max(keyed.parts, -(-rows[number, name] // ROWS_OF_A_PART))
         for number, (_, bound) in learning.items()
         for name, keyed in bound.operator.keyed_tables(schema_of(bound.columns)).items()
     }
+    spread = min(workers, sum(rows[key] for key in counts) // ROWS_OF_A_PART)
+    loads = [0.0] * max(1, spread, *counts.values())
+    of: dict[tuple[int, str], tuple[int, int]] = {}
+    for key in sorted(counts, key=lambda key: rows[key] / counts[key], reverse=True):
+        first = min(range(len(loads)), key=loads.__getitem__) if counts[key] == 1 else 0
+        of[key] = first, counts[key]
+        for part in range(first, first + counts[key]):
+            loads[part] += rows[key] / counts[key]
+    return Parts(len(loads), of)
 
 
 def _learn_files(learning: Learning, files: ParquetTable, engine: str) -> Held:
@@ -172,17 +195,16 @@ def _heights(learnt: Held) -> dict[tuple[int, str], int]:
     return {key: table.height for key, table in learnt.tables.items()}
 
 
-def _cut(learning: Learning, learnt: Held, counts: PartCounts, most: int) -> list[Held]:
-    """The tables in parts; those without keys are in the first one."""
-    parts: list[Tables] = [{} for _ in range(most)]
+def _cut(learning: Learning, learnt: Held, parts: Parts) -> list[Held]:
+    made: list[Tables] = [{} for _ in range(parts.count)]
     for (number, name), table in learnt.tables.items():
         _, bound = learning[number]
+        first, count = parts.of.get((number, name), (0, 1))
         keyed = bound.operator.keyed_tables(schema_of(bound.columns)).get(name)
-        count = counts.get((number, name), 1)
         cut = [table] if keyed is None or count == 1 else hash_parts(table, keyed.keys, count)
-        for part, rows in zip(parts, cut, strict=False):
-            part[number, name] = rows
-    return [Held(part) for part in parts]
+        for part, rows in enumerate(cut, first):
+            made[part][number, name] = rows
+    return [Held(part) for part in made]
 
 
 def _merged(learning: Learning, parts: Sequence[Held]) -> Held:

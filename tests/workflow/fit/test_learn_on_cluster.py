@@ -117,6 +117,23 @@ def test_tables_merged_in_parts_are_those_of_one_machine(client, clicks, want, p
     assert set(keys.values()) == {1}
 
 
+def test_several_workers_merge_tables_that_are_not_cut(
+    client, clicks, parts, monkeypatch, tmp_path
+):
+    described = ["user"] >> ops.JoinGroupby(["price"], stats=["count", "sum"])
+    workflow = Workflow(
+        (["user", "city", "tags"] >> ops.Categorify()) + described + (["price"] >> ops.FillMedian())
+    )
+    want = saved(workflow.fit(clicks), tmp_path / "want")
+    monkeypatch.setattr(learn_on_cluster, "ROWS_OF_A_PART", 2_000)
+    assert saved(workflow.fit(clicks, client=client), tmp_path / "saved") == want
+    places = Counter(place for part in parts for place in part)
+    assert set(places.values()) == {1}
+    first, second = parts
+    assert sum("key0" in t.columns for t in first.values()) == 2
+    assert sum("key0" in t.columns for t in second.values()) == 2
+
+
 def test_a_client_that_cannot_connect_to_workers_asks_the_scheduler(
     client, clicks, want, tmp_path, monkeypatch
 ):
