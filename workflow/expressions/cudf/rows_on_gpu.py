@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from ctypes import CDLL, byref, c_int, c_void_p
 from functools import cache
 from pathlib import Path
-from threading import local
+from threading import Thread, local
 from typing import Any
 
 import polars as pl
@@ -284,9 +285,25 @@ def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
 @cache
 def device_memory() -> Any:
     """The memory pool of cuDF: the driver's, whose unused memory it keeps."""
+    _connect_meanwhile()
     import rmm.mr  # noqa: PLC0415
 
     return rmm.mr.CudaAsyncMemoryResource()
+
+
+@cache
+def _connect_meanwhile() -> None:
+    """Connect to the GPU while this process imports cuDF: each takes half a second on an H100's host."""
+    Thread(target=_connect, daemon=True).start()
+
+
+def _connect() -> None:
+    """Make the driver's context of the first GPU, the one that cuDF then takes."""
+    with suppress(OSError):  # without a driver; cuDF says so
+        driver, device, context = CDLL("libcuda.so.1"), c_int(), c_void_p()
+        driver.cuInit(0)
+        driver.cuDeviceGet(byref(device), 0)
+        driver.cuDevicePrimaryCtxRetain(byref(context), device)
 
 
 @contextmanager
