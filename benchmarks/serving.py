@@ -48,6 +48,7 @@ from benchmarks.serving_load import METHOD, load, write_floor
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer
+from serving.embedded.installation import lay_out_backend
 from workflow.expressions.polars.series import to_column
 from workflow.wire.format import encode
 
@@ -174,8 +175,8 @@ def in_process(model: Path, feeds: dict[int, dict[str, Any]]) -> dict[Key, Call]
     return {(name, n): partial(session.run, None, feed) for n, feed in feeds.items()}
 
 
-def measure_backend(device: str, seconds: float) -> None:
-    """Compare and time a call of the TensorFlow backend and one of TensorFlow's."""
+def measure_backend(device: str, seconds: float) -> list[Row]:
+    """Compare and time a call of the TensorFlow backend and one of TensorFlow's, in a process of its own."""
     from training import models, save_model  # noqa: PLC0415 - TensorFlow, where it is wanted
 
     use(device)
@@ -199,7 +200,7 @@ def measure_backend(device: str, seconds: float) -> None:
                 race(racers, 10)
             for racer in racers:
                 table[racer.name][rows] = racer.seconds * 1e3
-        show(f"ms on the {device} by rows", list(table.values()))
+        return list(table.values())
 
 
 def contestant(name: str, call: Callable[[Any], Any], tensors: dict[str, Any]) -> Contestant:
@@ -224,14 +225,12 @@ def signature(folder: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def backend(folder: Path, device: int | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The backend's own call."""
-    import triton_models.backends  # noqa: PLC0415 - where it is wanted
-
-    sys.path.insert(0, str(Path(triton_models.backends.__file__).parent))
+    """The backend's own call, by its files as a server has them."""
+    lay_out_backend("tensorflow", folder / "backends")
+    sys.path.insert(0, str(folder / "backends" / "tensorflow"))
     # Triton's module exists in the server alone; loading and calling need nothing of it.
     sys.modules["triton_python_backend_utils"] = ModuleType("triton_python_backend_utils")
-    module = import_module("triton_models.backends.tensorflow.model")
-    model = module.TritonPythonModel()
+    model = import_module("model").TritonPythonModel()
     model.load(folder, {"name": "movielens"}, device)
     call: Callable[[dict[str, Any]], dict[str, Any]] = model.call
     return call
@@ -257,7 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--graphs", action="store_true", help="onnxruntime without a server")
     parsed = parser.parse_args(arguments)
     if parsed.backend:
-        measure_backend(parsed.device, parsed.seconds)
+        rows = in_child(measure_backend, parsed.device, parsed.seconds)
+        show(f"ms on the {parsed.device} by rows", rows)
         return
     if parsed.device != "cpu":
         sys.exit(

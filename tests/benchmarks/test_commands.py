@@ -67,6 +67,14 @@ def test_the_loaders_contestants_read_the_same_rows(tmp_path, capsys):
     assert len({cells[-1] for cells in totals.values()}) == 1
 
 
+def test_the_backend_of_a_server_runs_beside_tensorflow(capsys):
+    run("serving", "--backend", "--seconds", 0.01)
+    rows = re.findall(
+        r"^\| (TensorFlow 2, signature|backend) \|", capsys.readouterr().out, re.MULTILINE
+    )
+    assert rows == ["TensorFlow 2, signature", "backend"]
+
+
 @pytest.mark.long
 def test_wide_and_deep_trains_on_whole_epochs_of_ids_and_of_hashed_integers(tmp_path, capsys):
     small = ("--shrink", 4_096, "--batch", 512, "--rounds", 1, "--folder", tmp_path)
