@@ -273,6 +273,9 @@ def test_what_has_to_be_renamed_is_not_written_to_a_store(raw, workflow, tmp_pat
         ):
             write()
     assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+    for folder in ("s3://ratings/workflow", Path("s3://ratings/workflow")):
+        with pytest.raises(WorkflowError, match=r"'s3://ratings/workflow'.* read it, copy it here"):
+            Workflow.load(folder)
 
 
 def test_a_query_on_a_gpu_reads_files_only(link, raw, monkeypatch):
