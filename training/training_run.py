@@ -117,8 +117,8 @@ def train(
             a loader's schema has ids for its column, data of another fit than the model was trained
             on, invalid arguments, an id out of range, no memory, or a loss or a weight that is not
             a number; the model then keeps its weights at that moment, and the checkpoint the
-            earlier ones. A worker is lost, or has other settings, data of another length, no rows,
-            or another model.
+            earlier ones. A worker is lost, or has other settings, data of another length or fit, no
+            rows, another order of the rows, or another model.
         LoaderError: the data cannot be read, or the checkpoint is of other data.
 
     Example:
@@ -172,7 +172,8 @@ def train(
         first = 0 if saver is None else saver.restore(model)
         # Its weights belong to them from here on, whatever ends the run.
         record_fits(model, fits)
-        agree(workers, _common(train_data, epochs, first, precision, steps))
+        common = _common(train_data, epochs, first, precision, steps)
+        agree(workers, common | {"fit of the features": fits})
         if first >= epochs:
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight, names)
@@ -204,9 +205,20 @@ def _common(data: Any, epochs: int, first: int, precision: str, steps: int) -> d
         "first epoch, from the checkpoint": first,
         "precision": precision,
         "steps_per_execution": steps,
-        "batch_size": data.batch_size if isinstance(data, KerasSequenceLoader) else None,
-        "number of steps in an epoch": len(data) if isinstance(data, KerasSequenceLoader) else None,
+        **(_order(data) if isinstance(data, KerasSequenceLoader) else {}),
     }
+
+
+def _order(data: KerasSequenceLoader) -> dict[str, Any]:
+    """Settings of a loader; if it takes a share of the rows, also those of the order that it shares."""
+    own = {"batch_size": data.batch_size, "number of steps in an epoch": len(data)}
+    state = data.get_state()
+    if state["workers"] == 1:
+        return own
+    order = (
+        "order of rows, by the loader's files, row groups, shuffle, parts_per_chunk and buffer_size"
+    )
+    return own | {"seed of the loader": state["seed"], order: state["order"]}
 
 
 def _saver(

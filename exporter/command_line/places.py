@@ -21,9 +21,12 @@ def expect_place(path: Path | None) -> None:
         path: the file; None if there is none.
 
     Raises:
-        CommandError: its folder does not exist, or it is a folder itself.
+        CommandError: its folder does not exist or is in an object store, or it is a folder itself.
     """
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        from workflow.data.object_stores import expect_local  # noqa: PLC0415 - help is shown at once
+
+        expect_local(path, CommandError)
         raise CommandError(f"Expected a file in a folder that exists. Received: {str(path)!r}.")
 
 

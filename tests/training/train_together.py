@@ -60,12 +60,12 @@ def make(case, hidden=(8,), **options):
     return models.mlp(sizes, ["age"], hidden=hidden, id_dtypes=ids, **options)
 
 
-def load(rows, case, rank, size, batch=BATCH):
+def load(rows, case, rank, size, batch=BATCH, *, seed=3, **options):
     names = ["user", "tags"] if case == "lists" else ["user"]
     labels, numbers = (["label", "age"], []) if case == "two outputs" else (["label"], ["age"])
     return KerasSequenceLoader(
-        str(rows), batch, labels, cat_names=names, cont_names=numbers, seed=3,
-        global_size=size, global_rank=rank,
+        str(rows), batch, labels, cat_names=names, cont_names=numbers, seed=seed,
+        global_size=size, global_rank=rank, **options,
     )  # fmt: skip
 
 
@@ -189,6 +189,12 @@ def different(rows, workers):
     data = load(rows, "lists", rank, workers.size)
     odd = load(rows, "lists", rank, workers.size, BATCH + rank)
     alone = load(rows, "lists", 0, 1 if rank else 2)
+    reseeded = load(rows, "lists", rank, workers.size, seed=3 + rank)
+    reordered = load(rows, "lists", rank, workers.size, shuffle=rank > 0)
+    other_fit = make("lists")
+    for layer in other_fit.layers:
+        if hasattr(layer, "fits"):
+            layer.fits = {"user": f"digest {rank}"}
     other_layer = make("lists", dropout=0.5 if rank else 0.0)
 
     def run(model=None, data=data, **options):
@@ -200,6 +206,9 @@ def different(rows, workers):
         "optimizer": run(optimizer=optimizers.SGD(0.1 + rank)),
         "batch_size": run(data=odd),
         "steps": run(data=alone),
+        "seed": run(data=reseeded),
+        "order": run(data=reordered),
+        "fit": run(other_fit),
         "epochs": run(epochs=1 + rank),
         "split": run(split=False),
         "loss": run(loss=keras.losses.BinaryCrossentropy(reduction="sum")),

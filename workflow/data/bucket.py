@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ _CLIENT = (
     *("proxy_ca_certificate", "proxy_excludes", "randomize_addresses", "read_timeout"),
     *("root_certificate", "timeout", "user_agent"),
 )
+# The options and variables that are endpoints; the library panics at one that is no URL.
+_ENDPOINT = re.compile("(aws_)?endpoint(_url)?|(google_)?base_url", re.IGNORECASE)
+_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+}
+_WEB = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
 _NO_BUCKET = "no such bucket. Compare its name, and the endpoint and region of storage_options"
 # Reasons in a store's errors, and their remedies.
 _REMEDIES = {
@@ -43,6 +51,13 @@ _REMEDIES = {
     "body error": (
         "an answer that ended in the middle, again and again. Compare the network, or try more "
         "often with max_retries in storage_options"
+    ),
+    "Missing (SecretAccessKey|AccessKeyId)": (
+        "half of the credentials. Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
+        "environment, or both in storage_options"
+    ),
+    "failed to parse": (
+        "a value of storage_options or of the environment that is of another kind than its key takes"
     ),
     "Configuration key": "an unknown key in storage_options. They are those of Polars",
 }
@@ -75,7 +90,12 @@ class Bucket:
 
     @cached_property
     def store(self) -> Any:
-        """The store of obstore, made at the first use."""
+        """The store of obstore, made at the first use.
+
+        Raises:
+            ValueError: an endpoint is no URL.
+        """
+        self._expect_endpoints()
         options = dict(self._options)
         retries = options.pop("max_retries", _RETRIES)
         names = {key: _PREFIX.sub("", key.lower()) for key in options}
@@ -86,6 +106,19 @@ class Bucket:
             client_options=client or None,  # an empty one would replace the environment's
             retry_config={"max_retries": retries},
         )
+
+    def _expect_endpoints(self) -> None:
+        given = {key: value for key, value in self._options.items() if _ENDPOINT.fullmatch(key)}
+        for name in _VARIABLES.get(self.root.partition(":")[0], ()):
+            # Options count before the variables, but for that of one service.
+            if name in environ and (not given or name.endswith("_S3")):
+                given[name] = environ[name]
+        for name, value in given.items():
+            if not _WEB.fullmatch(value):
+                raise ValueError(
+                    f"expected {name} as a URL, such as http://localhost:9000. "
+                    f"Received: {value!r:.200}"
+                )
 
     def list(self, folder: str, *, deep: bool) -> tuple[dict[str, State], Sequence[str]]:
         """The objects in a folder by key, and the folders in it if it is not listed with their content.

@@ -35,7 +35,7 @@ def is_url(path: Any) -> bool:
     return isinstance(path, str) and _URL.match(path) is not None
 
 
-def expect_local(path: Any, error: type[ValueError] = WorkflowError) -> None:
+def expect_local(path: Any, error: type[Exception] = WorkflowError) -> None:
     """Refuse the path of an object where files are written or loaded.
 
     Args:
@@ -43,13 +43,14 @@ def expect_local(path: Any, error: type[ValueError] = WorkflowError) -> None:
         error: the error's type.
 
     Raises:
-        ValueError: the path begins with a scheme.
+        Exception: `error`; the path begins with a scheme.
     """
     if is_url(path) or _COLLAPSED.match(str(path)):
+        received = _COLLAPSED.sub(r"\1://", str(path))
         raise error(
-            f"Expected a path of this machine. Received: {str(path)!r}. An object store renames "
+            f"Expected a path of this machine. Received: {received!r}. An object store renames "
             "nothing, so what is half-written would count: write to a local folder, and copy it when "
-            "it is complete, as with `aws s3 sync FOLDER s3://BUCKET/FOLDER`."
+            "it is complete, as with `aws s3 sync FOLDER s3://BUCKET/FOLDER`. To read it, copy it here."
         )
 
 

@@ -160,6 +160,9 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(link, now):
         (Path("s3://ratings/raw"), {}, "as text, such as 's3://bucket/key'. .*pathlib removes"),
         ("", {"allow_http": None}, "without TLS. If it is meant, add allow_http"),
         ("", {"nonsense": "1"}, "unknown key in storage_options.*'nonsense'"),
+        ("", {"timeout": "soon"}, 'a value of storage_options .* "soon"'),
+        ("", {"aws_secret_access_key": None}, "half of the credentials.*SecretAccessKey"),
+        ("", {"aws_access_key_id": None}, "half of the credentials.*AccessKeyId"),
         ("", {"aws_endpoint_url": "http://127.0.0.1:9", "max_retries": 0}, "no answer"),
         (
             "",
@@ -178,6 +181,49 @@ def test_an_error_says_how_to_connect(link, path, change, message):
     options = {k: v for k, v in (link.options | change).items() if v is not None}
     with pytest.raises(WorkflowError, match=f"(?s){message}"):
         read(given, options)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["127.0.0.1:9", "http:/127.0.0.1:9", "http:// a", "s3://a", ""]
+)
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("s3://ratings/raw", "aws_endpoint_url"),
+        ("s3://ratings/raw", "AWS_ENDPOINT"),
+        ("s3://ratings/raw", "endpoint"),
+        ("gs://ratings/raw", "google_base_url"),
+    ],
+)
+def test_an_endpoint_that_is_no_url_is_named(url, key, endpoint):
+    with pytest.raises(
+        WorkflowError, match=f"^{url} cannot .* expected {key} .*Received: '{endpoint}'"
+    ):
+        read(url, {key: endpoint})
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9", ""])
+@pytest.mark.parametrize(
+    ("url", "variable"),
+    [
+        ("s3://ratings/raw", "AWS_ENDPOINT_URL"),
+        ("s3://ratings/raw", "AWS_ENDPOINT_URL_S3"),
+        ("s3://ratings/raw", "AWS_ENDPOINT"),
+        ("gs://ratings/raw", "GOOGLE_BASE_URL"),
+    ],
+)
+def test_a_variable_with_an_endpoint_that_is_no_url_is_named(url, variable, endpoint, monkeypatch):
+    monkeypatch.setenv(variable, endpoint)
+    with pytest.raises(WorkflowError, match=f"expected {variable} .*Received: '{endpoint}'"):
+        read(url)
+
+
+def test_an_option_counts_before_the_endpoint_of_the_environment(link, raw, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9")
+    assert_frame_equal(read(link.put_folder(raw, "raw"), link.options), read(raw))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "127.0.0.1:9")  # it counts before the option
+    with pytest.raises(WorkflowError, match="expected AWS_ENDPOINT_URL_S3 "):
+        read(link.url, link.options)
 
 
 @pytest.mark.parametrize("content", [b"", b"user,price\n" * 9, b"PAR1" * 9])
@@ -227,6 +273,9 @@ def test_what_has_to_be_renamed_is_not_written_to_a_store(raw, workflow, tmp_pat
         ):
             write()
     assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+    for folder in ("s3://ratings/workflow", Path("s3://ratings/workflow")):
+        with pytest.raises(WorkflowError, match=r"'s3://ratings/workflow'.* read it, copy it here"):
+            Workflow.load(folder)
 
 
 def test_a_query_on_a_gpu_reads_files_only(link, raw, monkeypatch):

@@ -218,6 +218,10 @@ def test_ids_out_of_range_are_found():
     [
         ("--output model.h5", "Expected an output that ends with .keras."),
         ("--output none/model.keras", "Expected a file in a folder that exists."),
+        (
+            "--output s3://shop/model.keras",
+            "path of this machine. Received: 's3://shop/model.keras'.",
+        ),
         ("--patience 2", "Expected --validation, whose loss --patience compares."),
         ("--class-weight 1:20", "Expected a class weight as LABEL=WEIGHT, such as 1=20,"),
         ("--class-weight 1=-1", "of label -> weight of at least 0."),
