@@ -52,6 +52,15 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
+def unread(error: BaseException) -> str:
+    """The first line of an error of reading data, and what to do about types inferred by Polars."""
+    advice = (
+        ". The column's type was inferred from the first rows: let polars.scan_csv(path, "
+        "infer_schema_length=None) look at all of them, or name it in schema_overrides"
+    )
+    return first_line(error) + (advice if "infer_schema_length" in str(error) else "")
+
+
 def in_a_line(error: Exception) -> str:
     r"""Shorten another package's error to a line of whole words, so that a sentence can follow.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from workflow.wire.request_rules import VALUES
-
 # A file in the place of the folder in which Python keeps byte code, which therefore writes none. A
 # server loads a folder again that has changed, so that a step would be loaded with each request for
 # its ensemble. No manifest has it, since tools that copy a repository may leave it out.
@@ -19,7 +17,8 @@ class ModelTensor:
 
     -1 is a dimension that a request chooses; the first one is the rows. A ragged input may have a
     different width in each of the requests that the server joins. The time is the kind of dates or
-    times that the values stand for, for display.
+    times that the values stand for, and `elements` whether the first dimension counts those of all
+    lists rather than the rows; both are for display.
     """
 
     name: str
@@ -27,24 +26,25 @@ class ModelTensor:
     dims: tuple[int, ...] = (-1, 1)
     ragged: bool = False
     time: str = field(default="", compare=False)
+    elements: bool = field(default=False, compare=False)
 
     @property
     def shape(self) -> str:
         """The readable shape: `[N, 1]`."""
-        return shape_text(self.name, self.dims)
+        return shape_text(self.dims, elements=self.elements)
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{self.shape}{self.time and f', {self.time}'}"
 
 
-def shape_text(name: str, dims: Sequence[int]) -> str:
+def shape_text(dims: Sequence[int], *, elements: bool) -> str:
     """The readable shape: N are the rows, L is a width that a request chooses, V all values.
 
     Example:
-        >>> shape_text("genres", [-1, -1]), shape_text("genres__values", [-1, 1])
+        >>> shape_text([-1, -1], elements=False), shape_text([-1, 1], elements=True)
         ('[N, L]', '[V, 1]')
     """
-    first = "V" if name.endswith(VALUES) else "N"
+    first = "V" if elements else "N"
     words = ["L" if size < 0 else str(size) for size in dims]
     return f"[{', '.join([first, *words[1:]] if dims and dims[0] < 0 else words)}]"
 

@@ -15,7 +15,7 @@ from exporter.plan.model_name import expect_name
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.warm_up import with_warm_up
-from exporter.plan.wiring import prove, prove_alone
+from exporter.plan.wiring import expect_told_apart, prove, prove_alone
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Strings
 
@@ -115,6 +115,7 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
         )
     if pipeline.options.ends_at_nul:
         _expect_no_nul(pipeline.features.program, pipeline.without_onnx)
+    expect_told_apart(pipeline.client_columns)
     golden = golden_rows(pipeline)
     models = with_warm_up(pipeline, runtime.plan(pipeline), golden)
     models = tuple(_part_of(name, model) for model in models)

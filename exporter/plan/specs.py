@@ -11,6 +11,7 @@ from exporter.plan.pipeline import Pipeline
 from training.signature import TensorSpec
 from workflow.schema.schema import time_name
 from workflow.wire.format import WireColumn, dump_columns
+from workflow.wire.request_rules import is_list_values
 
 # The parameter of a published model's config that names the columns with another dtype than the workflow's.
 CASTS = "casts"
@@ -25,6 +26,7 @@ def tensors_of(columns: Iterable[WireColumn]) -> tuple[ModelTensor, ...]:
             dims := column.shapes[name],
             dims[1] < 0,
             time_name(column.time) if name == column.values_name else "",
+            column.layout == "flat" and name == column.values_name,
         )
         for column in columns
         for name, dtype in column.tensors.items()
@@ -33,8 +35,15 @@ def tensors_of(columns: Iterable[WireColumn]) -> tuple[ModelTensor, ...]:
 
 def tensors_of_network(specs: Sequence[TensorSpec]) -> tuple[ModelTensor, ...]:
     """The tensors of a network's signature."""
+    names = {spec.name for spec in specs}
     return tuple(
-        ModelTensor(s.name, s.dtype, tuple(-1 if d is None else d for d in s.shape)) for s in specs
+        ModelTensor(
+            s.name,
+            s.dtype,
+            tuple(-1 if d is None else d for d in s.shape),
+            elements=is_list_values(s.name, names),
+        )
+        for s in specs
     )
 
 

@@ -6,6 +6,32 @@ from collections.abc import Sequence
 
 from exporter.errors import ExportError
 from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
+from workflow.wire.format import WireColumn
+from workflow.wire.request_rules import NNZS, VALUES
+
+
+def expect_told_apart(columns: Sequence[WireColumn]) -> None:
+    """Check that no tensor of a column can be taken for a half of a list.
+
+    Servers know the halves of a list by the names `x__values` and `x__nnzs` alone.
+
+    Raises:
+        ExportError: names the column that is to be renamed.
+    """
+    owners = {tensor: column.name for column in columns for tensor in column.tensors}
+    for column in columns:
+        if column.layout == "flat":  # its tensors are the halves of a list
+            continue
+        name = column.name
+        others = [name.removesuffix(VALUES) + NNZS] if name.endswith(VALUES) else []
+        if name.endswith(NNZS):
+            others = [name.removesuffix(NNZS) + half for half in ("", VALUES)]
+        for other in {owners[tensor] for tensor in others if tensor in owners}:
+            raise ExportError(
+                f"Expected names that tell single values from the halves of a list, which servers know "
+                f"by the names {VALUES} and {NNZS}. Received: the columns {other!r} and {name!r}. "
+                f"Rename {name!r} in the data, before `fit` and in requests."
+            )
 
 
 def prove_alone(model: ModelSpec) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from exporter.repository.manifest import config_of
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import time_name
-from workflow.wire.format import parse_columns
+from workflow.wire.format import WireColumn, parse_columns
+from workflow.wire.request_rules import VALUES
 
 if TYPE_CHECKING:
     # Imports TensorFlow.
@@ -88,7 +89,10 @@ class EnsembleDrawing(Drawn):
 
     def _diagram(self) -> Diagram:
         request, answer = (
-            [_item(self.config, tensor, _notes(self.config, kind)) for tensor in tensors]
+            [
+                _item(self.config, t, _notes(self.config, kind), _single(self.config, kind))
+                for t in tensors
+            ]
             for kind, tensors in (("inputs", self.config.input), ("outputs", self.config.output))
         )
         boxes = [Box("request", _rows(self.config), kind="input")]
@@ -128,23 +132,34 @@ def _carried(made: Mapping[str, tuple[int, Item]], names: Iterable[str], end: in
     return [Arrow(start, end, items) for start, items in by_start.items()]
 
 
-def _item(config: Any, tensor: Any, notes: Mapping[str, str]) -> Item:
+def _item(config: Any, tensor: Any, notes: Mapping[str, str], single: Container[str] = ()) -> Item:
+    """A tensor as text; `single` are the columns that are no lists, whatever their names."""
     dtype = model_config_pb2.DataType.Name(tensor.data_type)
     name = _DTYPES.get(dtype, dtype.lower())
     dims = [-1, *tensor.dims] if config.max_batch_size else tensor.dims
-    shape = shape_text(tensor.name, dims)
+    elements = tensor.name.endswith(VALUES) and tensor.name not in single
+    shape = shape_text(dims, elements=elements)
     return Item(tensor.name, f"{name} {shape}", notes.get(tensor.name, ""))
 
 
 def _notes(config: Any, kind: str) -> dict[str, str]:
     """Properties of tensors in the exporter's parameters, beyond dtype and shape."""
-    text = config.parameters[kind].string_value if kind in config.parameters else "[]"
     return {
         column.values_name: "; ".join(
             filter(None, [time_name(column.time), "may be null" if column.nullable else ""])
         )
-        for column in parse_columns(text)
+        for column in _columns(config, kind)
     }
+
+
+def _single(config: Any, kind: str) -> set[str]:
+    """The columns of single values, according to the exporter's parameters."""
+    return {column.name for column in _columns(config, kind) if not column.is_list}
+
+
+def _columns(config: Any, kind: str) -> list[WireColumn]:
+    text = config.parameters[kind].string_value if kind in config.parameters else "[]"
+    return parse_columns(text)
 
 
 def _rows(config: Any) -> str:

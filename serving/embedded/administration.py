@@ -17,6 +17,11 @@ from serving.embedded.flags import GRPC_ADMIN_HEADER
 from triton_models.healthcheck import BUSY, REQUEST_ID, ProbeError, expect_answer
 from workflow.schema.column import Array
 
+_WRONG_KEY = (
+    ". The admin key, in the shell the environment variable TRITON_ADMIN_KEY, is not the one with "
+    "which the server was started"
+)
+
 
 class Administration:
     """The administrative side of a running server, over gRPC.
@@ -139,6 +144,8 @@ class Administration:
                 text, code = str(error.message()), str(error.status())
                 is_silent = "DEADLINE" in code or any(reason in text for reason in BUSY)
                 code = code.removeprefix("StatusCode.")
+                if "is restricted" in text:
+                    text += _WRONG_KEY
                 raise ProbeError(
                     f"{self._url} answered {code}: {text}", is_silent=is_silent
                 ) from error

@@ -54,7 +54,8 @@ def _flat(column: WireColumn, series: pl.Series) -> tuple[Array, Array | None]:
     elif (
         not (dtype.is_numeric() or dtype in (pl.Boolean, pl.String, pl.Null)) or dtype.is_decimal()
     ):
-        raise refused(column, dtype, "Convert the column first.")
+        received = pl.List(dtype) if column.is_list else dtype
+        raise refused(column, received, "Convert the column first.")
     elif dtype in (pl.Int128, pl.UInt128):
         series = _of_64_bits(column, series)
     elif dtype.is_float() and DTYPES[column.dtype].is_integer:

@@ -49,7 +49,8 @@ _SPOILT = {
     _ZONED: (_TIMES[_ZONED][0], "times"),
 }
 _ADVICE = (
-    "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA')."
+    "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA', "
+    "infer_schema_length=None)."
 )
 
 
@@ -505,7 +506,7 @@ def _null_word(file: TextFile, name: str, nulls: Sequence[str]) -> str:
     return (
         f"Expected {kind} in column {name!r}, or text. Received: {kind}, and {word!r} in line {number} "
         f"of {file.path}. If it is null, pass --null-value {shlex.quote(word)} to the command, or in Python "
-        f"polars.scan_csv(path, null_values=[{word!r}]{dates}); if it is a code, pass "
+        f"polars.scan_csv(path, null_values=[{word!r}], infer_schema_length=None{dates}); if it is a code, pass "
         f"polars.scan_csv(path, schema_overrides={{{name!r}: polars.String}})."
     )
 
@@ -521,7 +522,7 @@ def _no_value(file: TextFile, wanted: ColumnSchema, nulls: Sequence[str]) -> str
                 f"Expected {wanted} in column {name!r}, as the workflow was fitted. "
                 f"Received: {text!r:.100} in line {number} of {file.path}. Null is an empty "
                 "field; where the file has a word for it, pass --null-value WORD to the command, or in "
-                "Python polars.scan_csv(path, null_values=[word])."
+                "Python polars.scan_csv(path, null_values=[word], infer_schema_length=None)."
             )
     return f"Expected {wanted} in column {name!r}, as the workflow was fitted. Received: text."
 

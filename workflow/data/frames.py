@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import WorkflowError, first_line, listed
+from workflow.errors import WorkflowError, first_line, listed, unread
 from workflow.expressions.language.types import ExpressionError
 from workflow.schema.times import in_microseconds
 
@@ -338,4 +338,4 @@ def polars_errors(what: str) -> Iterator[None]:
     except UNREADABLE as error:
         if isinstance(error, WorkflowError | ExpressionError):
             raise
-        raise WorkflowError(f"{what}: {first_line(error)}.") from error
+        raise WorkflowError(f"{what}: {unread(error)}.") from error

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import WorkflowError, first_line
+from workflow.errors import WorkflowError, unread
 from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import NAIVE, are_alike_times
@@ -390,7 +390,7 @@ def data_errors(what: str, files: ParquetTable | DelimitedTable | None = None) -
         if files is not None:
             files.expect_unchanged()
             found = None if isinstance(error, _NOT_OF_FILES) else files.damage()
-        reason = store_reason(error) if _OF_STORES in str(error) else first_line(error)
+        reason = store_reason(error) if _OF_STORES in str(error) else unread(error)
         raise WorkflowError(f"{what}: {found or reason + '.'}") from error
     if files is not None:
         files.expect_unchanged()

@@ -173,7 +173,7 @@ def expect_unchanged(files: Sequence[ParquetFile]) -> None:
 
 
 # Polars' readers by the first bytes of a file.
-_READERS = {b"Obj": "read_avro", b"ARRO": "scan_ipc", b"{": "scan_ndjson"}
+_READERS = {b"Obj": "read_avro", b"ARRO": "scan_ipc", b"{": "scan_ndjson", b"[": "read_json"}
 
 
 def _reason(file: AnyPath, error: BaseException) -> str:

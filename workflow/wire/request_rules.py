@@ -119,9 +119,10 @@ def expect_within(
 
 def _expect_short_lists(longest: int, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
     for name, lengths in tensors.items():
-        if not name.endswith(NNZS):
-            continue
         column = name.removesuffix(NNZS)
+        # A column of single numbers may have such a name too.
+        if not name.endswith(NNZS) or tensors.keys().isdisjoint((column, column + VALUES)):
+            continue
         padded = tensors.get(column)
         # A client rounds the width up, to less than twice the longest list, or to a small minimum.
         wide = (

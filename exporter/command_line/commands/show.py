@@ -73,8 +73,8 @@ def _table(diagram: Diagram) -> Table:
         caption="N: rows, V: values of all rows, L: a width that a request chooses",
         caption_justify="left",
     )
-    # A name may be wrapped, a type may not.
-    for title, whole in (("from → to", False), ("tensor", False), ("type", True), ("", True)):
+    # A name or a note may be wrapped, a type may not.
+    for title, whole in (("from → to", False), ("tensor", False), ("type", True), ("", False)):
         table.add_column(title, overflow="fold", no_wrap=whole)
     for arrow in diagram.arrows:
         ends = f"{diagram.boxes[arrow.start].title} → {diagram.boxes[arrow.end].title}"

@@ -15,9 +15,11 @@ import pytest
 from ensemble_command import PROGRAM, ensemble
 from forwarder import Forwarder, certify, port_of
 
+from exporter import export_tensorflow_ensemble
 from exporter.command_line.app import COMMANDS
 from serving import EnsembleClient
-from training import save_model
+from training import models, save_model
+from workflow import Workflow, ops
 from workflow.data.sources import Source
 
 # One server and one set of files for all.
@@ -258,6 +260,7 @@ def test_a_version_is_published_into_the_running_server(served, monkeypatch):
     done("export", "shop", "--runtime", "fused_onnx", *small, "--version", "2")
     text = failed(*publish)
     assert "Version 1 continues to serve" in text
+    assert "TRITON_ADMIN_KEY, is not the one with which the server was started" in text
     assert "another key" not in text
     monkeypatch.setenv("TRITON_ADMIN_KEY", "a key of the test")
     assert json.loads(done(*publish, "--json")) == {"model": "shop", "version": 2, "url": served}
@@ -305,6 +308,18 @@ def test_show_draws_every_tensor(folder):
         assert expected in text
     picture = "".join(ET.fromstring((folder / "shop.svg").read_text()).itertext())  # noqa: S314
     assert "user: int64 [N, 1]" in picture
+
+
+def test_a_long_note_leaves_the_names_whole(tmp_path):
+    at = pl.Series("at", [0, 1]).cast(pl.Datetime("us", "America/New_York"))
+    hours = ["at"] >> ops.DatePart(["hour"]) >> ops.Categorify()
+    workflow = Workflow(hours).fit(pl.DataFrame([at]))
+    network = models.mlp(workflow.output_schema, hidden=(2,))
+    export_tensorflow_ensemble(network, workflow, "departures", str(tmp_path), [])
+    text = done("show", "departures", "--repository", tmp_path)
+    assert "departures_nvt" in text
+    assert "at_hour" in text
+    assert "America/New_York" in text
 
 
 @pytest.mark.usefixtures("folder")

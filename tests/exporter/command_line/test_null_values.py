@@ -53,7 +53,7 @@ def test_words_are_null_in_fit_and_transform(here, file):
     refused = ensemble("fit", "features.py", file, "--output", here / "flow")
     assert refused.exit_code == 1
     assert "pass --null-value NA to the command, or in Python polars.scan_csv(" in refused.stderr
-    assert "null_values=['NA'])" in refused.stderr
+    assert "null_values=['NA'], infer_schema_length=None)" in refused.stderr
     flow = here / "flow"
     printed("fit", "features.py", file, *NULLS, "--output", flow, "--transform-to", here / "train")
     printed("transform", file, *NULLS, "--workflow", flow, "--output", here / "again")

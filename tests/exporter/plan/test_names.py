@@ -1,5 +1,7 @@
 """Names of tensors: kept to the letter, or refused."""
 
+import re
+
 import keras
 import onnx
 import pytest
@@ -7,6 +9,8 @@ from small_export import rows
 
 from exporter import ExportError, ServingOptions
 from exporter.plan.runtime import RUNTIMES
+from exporter.report.ensemble_drawing import EnsembleDrawing
+from training import models
 from workflow import Workflow, ops
 
 
@@ -58,3 +62,34 @@ def test_an_output_named_as_an_input_is_refused(runtime, export, tmp_path):
             serving=ServingOptions(runtime=runtime),
         )
     assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("serving", [{}, {"max_batch_size": 8}], ids=["alone", "joined"])
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    ("name", "other"), [("n__nnzs", "n__values"), ("n__nnzs", "n"), ("tags__values", "tags")]
+)
+def test_numbers_that_servers_would_take_for_a_half_of_a_list_are_refused(
+    name, other, runtime, serving, export, tmp_path
+):
+    data = {name: [1, 2], other: [[1], [2, 3]] if other == "tags" else [3, 4]}
+    pipeline = Workflow(list(data) >> ops.Categorify() >> ops.Rename(f=renamed)).fit(data)
+    network = models.mlp(pipeline.output_schema, hidden=(2,))
+    with pytest.raises(ExportError, match=f"'{other}' and '{name}'. Rename '{name}' in the data"):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime, **serving))
+    assert not (tmp_path / "models").exists()
+
+
+def test_numbers_named_as_values_of_lists_are_shown_with_a_row_each(export):
+    data = {"seen__values": [1, 2], "tags": [[1], [2, 3]]}
+    pipeline = Workflow(list(data) >> ops.Categorify() >> ops.Rename(f=renamed)).fit(data)
+    network = models.mlp(pipeline.output_schema, hidden=(2,))
+    report = export(network, pipeline, labels=[], serving=ServingOptions(runtime="fused_onnx"))
+    pattern = r"seen__values:? +int64 ?\[N, 1\][\s\S]*tags__values:? +int64 ?\[V, 1\]"
+    assert re.search(pattern, str(report))
+    assert re.search(pattern, EnsembleDrawing.of_plan(report.plan).to_svg())
+
+
+def renamed(name):
+    """A name that no list has."""
+    return "of_" + name.replace("__", "_")

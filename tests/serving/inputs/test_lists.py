@@ -82,9 +82,9 @@ def test_a_list_column_may_be_its_two_halves():
         (np.array([1, 2]), r"shape \(2,\). The shape must be \(N, k\)"),
         (pl.Series([1]), "lists of int64. Received: Int64"),
         ([[[1]]], r"Received: \[1\] \(list\) in element 0"),
-        (pl.Series([[[1]]]), r"Received: List\(Int64\)"),
         ([[1.5]], "float64 with the value 1.5"),
         (pl.Series([[1.5]]), "float64 with the value 1.5"),
+        (pl.Series([[[1]]]), r"lists of int64\. Received: List\(List\(Int64\)\)"),
     ],
 )
 def test_lists_that_cannot_be_sent_are_refused(data, reason):

@@ -253,6 +253,27 @@ def test_a_word_for_null_among_dates_is_named_at_fit(tmp_path, values, word):
     assert workflow.fit(frame).transform(frame).collect().rows() == [(1,), (None,)]
 
 
+@pytest.mark.parametrize("fitted", [True, False], ids=["fitted", "new"])
+def test_the_advice_for_a_word_for_null_reads_fractions_behind_many_whole_numbers(tmp_path, fitted):
+    path = tmp_path / "a.csv"
+    path.write_text("x\nNA\n" + "0\n" * 200 + "0.5\n")
+    workflow = Workflow(["x"] >> ops.FillMissing(0.0))
+    if fitted:
+        workflow.fit({"x": [0.5]})
+    with pytest.raises(WorkflowError) as error:
+        workflow.transform(path).collect() if fitted else workflow.fit(path)
+    advice = re.search(r"polars\.scan_csv\(path, (null_values.*?)\)[;.]", str(error.value)).group(1)
+    frame = eval(f"pl.scan_csv(path, {advice})", {"pl": pl, "path": path, "word": "NA"})  # noqa: S307 - of our own text
+    assert workflow.fit(frame).transform(frame).collect()["x"].to_list()[-1] == 0.5
+
+
+def test_a_frame_whose_types_were_inferred_from_too_few_rows_says_how_to_read_it(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n" + "0\n" * 200 + "0.5\n")
+    with pytest.raises(WorkflowError, match=r"at column 'x'.*infer_schema_length=None"):
+        Workflow(["x"] >> ops.Normalize()).fit(pl.scan_csv(path))
+
+
 def test_the_value_that_is_no_date_is_named(tmp_path):
     workflow = Workflow(["at"] >> ops.DatePart(["month"])).fit({"at": [date(2024, 1, 2)]})
     (tmp_path / "a.csv").write_text("at\n2024-01-02\n02.01.2024\n")

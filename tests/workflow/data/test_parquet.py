@@ -129,10 +129,20 @@ def test_damage_in_floats_that_have_to_be_integers_is_named(two):
         Workflow(["userId"] >> ops.HashBucket(10)).fit(two)
 
 
-def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "reader"),
+    [
+        ("userId,price\n1,2.5\n", "scan_csv"),
+        ('{"userId": 1, "price": 2.5}\n', "scan_ndjson"),
+        ('[{"userId": 1, "price": 2.5}]', "read_json"),
+    ],
+)
+def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(
+    text, reader, tmp_path
+):
     table = tmp_path / "orders.txt"
-    table.write_text("userId,price\n1,2.5\n")
-    with pytest.raises(WorkflowError, match=r"polars\.scan_csv\(path\)") as error:
+    table.write_text(text)
+    with pytest.raises(WorkflowError, match=rf"polars\.{reader}\(path\)") as error:
         Workflow(IDS).fit(table)
     command = str(error.value).partition("in a shell: ")[2]
     subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)  # noqa: S602 - our own text

@@ -41,6 +41,10 @@ def test_a_wide_tensor_of_short_lists_is_refused():
         expect_within({"max_list_length": 10}, wide, 1)
 
 
+def test_numbers_whose_name_ends_as_that_of_row_lengths_are_no_lists():
+    expect_within({"max_list_length": 10}, {"seen__nnzs": np.array([[300]])}, 1)
+
+
 @pytest.mark.parametrize(
     "text", ["[]", "{", '{"max_rows": 0}', '{"max_rows": "5"}', '{"max_rows": true}', '{"rows": 5}']
 )
