@@ -173,7 +173,7 @@ def train(
         # Its weights belong to them from here on, whatever ends the run.
         record_fits(model, fits)
         common = _common(train_data, epochs, first, precision, steps)
-        agree(workers, common | {"fit of the features": fits})
+        agree(workers, common | {"fit of the features": fits}, _other_share(workers, train_data))
         if first >= epochs:
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight, names)
@@ -209,12 +209,26 @@ def _common(data: Any, epochs: int, first: int, precision: str, steps: int) -> d
     }
 
 
+def _other_share(workers: Workers, data: Any) -> str:
+    """The error where a loader has not its worker's share of the rows; "" where it has."""
+    wanted = workers.size, workers.rank
+    if not isinstance(data, KerasSequenceLoader) or data.global_size == 1:
+        return ""  # each worker may have data of its own
+    if (data.global_size, data.global_rank) == wanted:
+        return ""
+    return (
+        f"Expected global_size={wanted[0]} and global_rank={wanted[1]} of the loader on "
+        f"{workers.name(workers.rank)}, as of the worker, so that every row is trained on once. "
+        f"Received: global_size={data.global_size} and global_rank={data.global_rank}."
+    )
+
+
 def _order(data: KerasSequenceLoader) -> dict[str, Any]:
     """Settings of a loader; if it takes a share of the rows, also those of the order that it shares."""
     own = {"batch_size": data.batch_size, "number of steps in an epoch": len(data)}
-    state = data.get_state()
-    if state["workers"] == 1:
+    if data.global_size == 1:
         return own
+    state = data.get_state()
     order = (
         "order of rows, by the loader's files, row groups, shuffle, parts_per_chunk and buffer_size"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ from exporter.repository.manifest import config_of
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import time_name
-from workflow.wire.format import WireColumn, parse_columns
-from workflow.wire.request_rules import VALUES
+from workflow.wire.format import parse_columns
+from workflow.wire.request_rules import is_list_values
 
 if TYPE_CHECKING:
     # Imports TensorFlow.
@@ -89,10 +89,7 @@ class EnsembleDrawing(Drawn):
 
     def _diagram(self) -> Diagram:
         request, answer = (
-            [
-                _item(self.config, t, _notes(self.config, kind), _single(self.config, kind))
-                for t in tensors
-            ]
+            _items(self.config, tensors, _notes(self.config, kind))
             for kind, tensors in (("inputs", self.config.input), ("outputs", self.config.output))
         )
         boxes = [Box("request", _rows(self.config), kind="input")]
@@ -116,10 +113,10 @@ class EnsembleDrawing(Drawn):
         arrows = []
         for number, step in enumerate(self.config.ensemble_scheduling.step, 1):
             arrows += _carried(made, step.input_map.values(), number)
+            own = self.steps[number - 1]
             # In the step's order, since a map in a config has no order.
-            for tensor in self.steps[number - 1].output:
-                shared = step.output_map[tensor.name]
-                made[shared] = number, _item(self.steps[number - 1], tensor, {})
+            for tensor, item in zip(own.output, _items(own, own.output, {}), strict=True):
+                made[step.output_map[tensor.name]] = number, item
         return arrows + _carried(made, (item.name for item in answer), len(self.steps) + 1)
 
 
@@ -132,34 +129,28 @@ def _carried(made: Mapping[str, tuple[int, Item]], names: Iterable[str], end: in
     return [Arrow(start, end, items) for start, items in by_start.items()]
 
 
-def _item(config: Any, tensor: Any, notes: Mapping[str, str], single: Container[str] = ()) -> Item:
-    """A tensor as text; `single` are the columns that are no lists, whatever their names."""
-    dtype = model_config_pb2.DataType.Name(tensor.data_type)
-    name = _DTYPES.get(dtype, dtype.lower())
-    dims = [-1, *tensor.dims] if config.max_batch_size else tensor.dims
-    elements = tensor.name.endswith(VALUES) and tensor.name not in single
-    shape = shape_text(dims, elements=elements)
-    return Item(tensor.name, f"{name} {shape}", notes.get(tensor.name, ""))
+def _items(config: Any, tensors: Sequence[Any], notes: Mapping[str, str]) -> list[Item]:
+    """A model's inputs or outputs as text."""
+    names = {tensor.name for tensor in tensors}
+    items = []
+    for tensor in tensors:
+        dtype = model_config_pb2.DataType.Name(tensor.data_type)
+        dims = [-1, *tensor.dims] if config.max_batch_size else tensor.dims
+        shape = shape_text(dims, elements=is_list_values(tensor.name, names))
+        text = f"{_DTYPES.get(dtype, dtype.lower())} {shape}"
+        items.append(Item(tensor.name, text, notes.get(tensor.name, "")))
+    return items
 
 
 def _notes(config: Any, kind: str) -> dict[str, str]:
     """Properties of tensors in the exporter's parameters, beyond dtype and shape."""
+    text = config.parameters[kind].string_value if kind in config.parameters else "[]"
     return {
         column.values_name: "; ".join(
             filter(None, [time_name(column.time), "may be null" if column.nullable else ""])
         )
-        for column in _columns(config, kind)
+        for column in parse_columns(text)
     }
-
-
-def _single(config: Any, kind: str) -> set[str]:
-    """The columns of single values, according to the exporter's parameters."""
-    return {column.name for column in _columns(config, kind) if not column.is_list}
-
-
-def _columns(config: Any, kind: str) -> list[WireColumn]:
-    text = config.parameters[kind].string_value if kind in config.parameters else "[]"
-    return parse_columns(text)
 
 
 def _rows(config: Any) -> str:

@@ -49,6 +49,16 @@ class LoaderMethods(metaclass=OwnNames):
         """Rows in a batch; an epoch's last batch may have fewer."""
         return self._epochs.settings.batch_size
 
+    @property
+    def global_size(self) -> int:
+        """The number of workers that share the rows."""
+        return self._epochs.settings.share.size
+
+    @property
+    def global_rank(self) -> int:
+        """The number of this one among the workers that share the rows."""
+        return self._epochs.settings.share.rank
+
     def __len__(self) -> int:
         """The number of batches in an epoch."""
         return self._epochs.steps

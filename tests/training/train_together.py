@@ -209,6 +209,8 @@ def different(rows, workers):
         "seed": run(data=reseeded),
         "order": run(data=reordered),
         "fit": run(other_fit),
+        "share": run(data=load(rows, "lists", 0, workers.size)),
+        "shares": run(data=load(rows, "lists", rank, workers.size + 1)),
         "epochs": run(epochs=1 + rank),
         "split": run(split=False),
         "loss": run(loss=keras.losses.BinaryCrossentropy(reduction="sum")),

@@ -14,23 +14,25 @@ from training.parallel.workers import Workers
 from training.private import layers_of
 
 
-def agree(workers: Workers, settings: Mapping[str, Any]) -> None:
+def agree(workers: Workers, settings: Mapping[str, Any], fault: str = "") -> None:
     """Compare settings with those of the other workers, which call this function too.
 
     Args:
         workers: all workers.
         settings: values that JSON can hold, by the names that an error shows.
+        fault: an error that this worker has found, "" for none.
 
     Raises:
-        TrainingError: another worker has others, which is raised on all workers, or is lost.
+        TrainingError: another worker has others, or one has found an error, which is raised on all
+            workers; or one is lost.
     """
     if workers.collectives is None:
         return
     # By their types: a text of another object may hold its address.
-    own = json.dumps(settings, default=lambda value: type(value).__name__)
+    own = json.dumps([settings, fault], default=lambda value: type(value).__name__)
     with together(workers):
         texts = workers.collectives.texts(own)
-    first, *others = [json.loads(text) for text in texts]
+    (first, *others), faults = zip(*map(json.loads, texts), strict=True)
     for rank, other in enumerate(others, start=1):
         for name in [*first, *other]:
             if first.get(name) != other.get(name):
@@ -40,6 +42,8 @@ def agree(workers: Workers, settings: Mapping[str, Any]) -> None:
                     f"{workers.name(0)}, {two} on {workers.name(rank)}. Start all workers with the "
                     "same program, arguments and data."
                 )
+    for found in filter(None, faults):
+        raise TrainingError(found)
 
 
 def fingerprint(

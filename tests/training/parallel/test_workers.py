@@ -132,6 +132,8 @@ def test_operations_leave_no_threads_behind(found):
         ("seed", ["the same seed of the loader. Received: 3 on worker 0", "4 on worker 1"]),
         ("order", ["the same order of rows, by the loader's files, row groups, shuffle, "]),
         ("fit", ["the same fit of the features. Received: user=digest 0 on worker 0"]),
+        ("share", ["global_rank=1 of the loader on worker 1 (localhost:", "global_rank=0."]),
+        ("shares", ["of the loader on worker 0 (localhost:", "and global_rank=0."]),
         ("epochs", ["the same number of epochs. Received: 1 on worker 0", "2 on worker 1"]),
         ("split", ["Expected split=True for several workers"]),
         ("loss", ["the mean over rows", 'Received: BinaryCrossentropy(reduction="sum")']),
