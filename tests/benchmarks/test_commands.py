@@ -67,6 +67,7 @@ def test_the_loaders_contestants_read_the_same_rows(tmp_path, capsys):
     assert len({cells[-1] for cells in totals.values()}) == 1
 
 
+@pytest.mark.long
 def test_the_backend_of_a_server_runs_beside_tensorflow(capsys):
     run("serving", "--backend", "--seconds", 0.01)
     rows = re.findall(
