@@ -23,6 +23,7 @@ from workflow.wire.request_rules import (
     VALUES,
     LimitError,
     expect_within,
+    is_list_values,
     parse_limits,
 )
 
@@ -181,8 +182,8 @@ def _columns(model: str, tensors: Iterable[Any]) -> list[WireColumn]:
     dtypes = {tensor.name: _dtype(model, tensor) for tensor in tensors}
     columns = []
     for name, dtype in dtypes.items():
-        column = name.removesuffix(VALUES)
-        if name.endswith(VALUES) and column + NNZS in dtypes:
+        if is_list_values(name, dtypes):
+            column = name.removesuffix(VALUES)
             columns.append(WireColumn(column, dtype, "flat", False, dtypes[column + NNZS]))
         elif not (name.endswith(NNZS) and name.removesuffix(NNZS) + VALUES in dtypes):
             columns.append(WireColumn(name, dtype))

@@ -26,7 +26,7 @@ def tensors_of(columns: Iterable[WireColumn]) -> tuple[ModelTensor, ...]:
             dims := column.shapes[name],
             dims[1] < 0,
             time_name(column.time) if name == column.values_name else "",
-            column.layout == "flat" and name == column.values_name,
+            is_list_values(name, column.tensors),
         )
         for column in columns
         for name, dtype in column.tensors.items()

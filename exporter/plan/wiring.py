@@ -26,7 +26,8 @@ def expect_told_apart(columns: Sequence[WireColumn]) -> None:
         others = [name.removesuffix(VALUES) + NNZS] if name.endswith(VALUES) else []
         if name.endswith(NNZS):
             others = [name.removesuffix(NNZS) + half for half in ("", VALUES)]
-        for other in {owners[tensor] for tensor in others if tensor in owners}:
+        other = next((owners[tensor] for tensor in others if tensor in owners), None)
+        if other is not None:
             raise ExportError(
                 f"Expected names that tell single values from the halves of a list, which servers know "
                 f"by the names {VALUES} and {NNZS}. Received: the columns {other!r} and {name!r}. "

@@ -42,7 +42,7 @@ def agree(workers: Workers, settings: Mapping[str, Any], fault: str = "") -> Non
                     f"{workers.name(0)}, {two} on {workers.name(rank)}. Start all workers with the "
                     "same program, arguments and data."
                 )
-    for found in filter(None, faults):
+    if found := next(filter(None, faults), ""):
         raise TrainingError(found)
 
 

@@ -198,10 +198,12 @@ def _heights(learnt: Held) -> dict[tuple[int, str], int]:
 def _cut(learning: Learning, learnt: Held, parts: Parts) -> list[Held]:
     made: list[Tables] = [{} for _ in range(parts.count)]
     for (number, name), table in learnt.tables.items():
-        _, bound = learning[number]
         first, count = parts.of.get((number, name), (0, 1))
-        keyed = bound.operator.keyed_tables(schema_of(bound.columns)).get(name)
-        cut = [table] if keyed is None or count == 1 else hash_parts(table, keyed.keys, count)
+        cut = [table]
+        if count > 1:
+            _, bound = learning[number]
+            keyed = bound.operator.keyed_tables(schema_of(bound.columns))
+            cut = hash_parts(table, keyed[name].keys, count)
         for part, rows in enumerate(cut, first):
             made[part][number, name] = rows
     return [Held(part) for part in made]

@@ -284,17 +284,14 @@ def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
 
 @cache
 def device_memory() -> Any:
-    """The memory pool of cuDF: the driver's, whose unused memory it keeps."""
-    _connect_meanwhile()
+    """The memory pool of cuDF: the driver's, whose unused memory it keeps.
+
+    The first call connects to the GPU while it imports cuDF: each takes half a second on an H100's host.
+    """
+    Thread(target=_connect, daemon=True).start()
     import rmm.mr  # noqa: PLC0415
 
     return rmm.mr.CudaAsyncMemoryResource()
-
-
-@cache
-def _connect_meanwhile() -> None:
-    """Connect to the GPU while this process imports cuDF: each takes half a second on an H100's host."""
-    Thread(target=_connect, daemon=True).start()
 
 
 def _connect() -> None:
