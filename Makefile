@@ -70,11 +70,14 @@ tests: env
 test-long: env  ## The tests that take minutes: faults at every step, longer training
 	$(BIN)/pytest -n 2 --dist loadgroup -m long tests
 
+# Runs whose length is given.
+PATIENT := -o faulthandler_timeout=0
+
 # Of the calls at which a process is killed, every one or every n-th.
 FAULTS_EVERY ?= 1
 faults: env build/calls.so  ## Faults at each call, and the tests of each goal in docs/reliability.md, as a table
 	LD_PRELOAD=$(abspath build/calls.so) FAULTS_EVERY=$(FAULTS_EVERY) \
-	  $(BIN)/pytest -q --goals --timeout=3600 $$($(BIN)/python tests/faults/goals.py)
+	  $(BIN)/pytest -q --goals $(PATIENT) --timeout=3600 $$($(BIN)/python tests/faults/goals.py)
 
 build/calls.so: tests/faults/calls.c
 	@mkdir -p build
@@ -82,15 +85,15 @@ build/calls.so: tests/faults/calls.c
 
 SOAK_SECONDS ?= 600
 soak: env  ## A server under load, publications and crashing clients for SOAK_SECONDS, as a table
-	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -q -s --timeout=0 tests/faults/test_soak.py
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -q -s $(PATIENT) --timeout=0 tests/faults/test_soak.py
 
 FUZZ_SECONDS ?= 100
 fuzz: env  ## Random damage of files and requests for FUZZ_SECONDS, all readers together; FUZZ_SEED repeats a run
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q --timeout=0 tests/attacks/test_fuzzed_*.py
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q $(PATIENT) --timeout=0 tests/attacks/test_fuzzed_*.py
 
 # A process for each file, and a new one after a test that hung or ended it: others keep their GPU.
 # A thread ends a test that hangs outside of Python, and faulthandler one that lets no thread run.
-GPU_PYTEST := -m pytest -n 1 --timeout-method=thread -o faulthandler_timeout=250 -o faulthandler_exit_on_timeout=true
+GPU_PYTEST := -m pytest -n 1 --timeout-method=thread -o faulthandler_timeout=250
 test-gpu:  ## The tests that need an NVIDIA GPU, all or GPU_TESTS=tests/gpu/test_verbs.py, with PYTHON=...
 	@failed=0; for file in $(GPU_TESTS); do \
 	  TEST_DEVICE=$(TEST_DEVICE) $(PYTHON) $(GPU_PYTEST) $$file || failed=1; \
