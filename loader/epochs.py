@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from loader.batches.batches import BlockSource
-from loader.batches.prefetch import Prefetcher, Wait, wait_without_limit
+from loader.batches.prefetch import Prefetcher, Reader, Wait, wait_without_limit
 from loader.batches.process import expect_process
 from loader.batches.stream import Stream
 from loader.errors import LoaderError
@@ -104,6 +104,7 @@ class Epochs:
         self._progress = Progress()
         self._trail = Trail(self._state_after)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._readers: list[Reader] = []
 
     def stream(self, epochs: int | None = 1) -> Stream:
         """A new iterator over batches; an epoch is fixed when its first batch is requested.
@@ -145,7 +146,13 @@ class Epochs:
 
     def _open(self, position: Position) -> tuple[Progress, Prefetcher[Any]]:
         steps = self._steps(position.legs, self.settings.share.size)
-        return Progress(position, steps), self._read(position)
+        # What dropped readers still hold would come on top of the memory that this one may take.
+        for reader in self._readers:
+            if reader.is_ending:
+                reader.end()
+        blocks = self._read(position)
+        self._readers = [reader for reader in self._readers if reader.is_running] + [blocks.reader]
+        return Progress(position, steps), blocks
 
     def _read(self, position: Position) -> Prefetcher[Any]:
         """Start reading from a position in the background."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from loader.batches.process import expect_process
 from loader.errors import LoaderError
@@ -67,8 +68,10 @@ class Prefetcher(Generic[T]):
     """Iterator over the items of `produce`, which runs in a background thread.
 
     An exception of the producer is raised in the consumer unchanged, after the items that precede
-    it. Closing the iterator, or dropping the last reference to it, ends the thread and joins it. If
-    `wait` raises because the thread never ends, the thread is abandoned as a daemon.
+    it. Closing the iterator ends the thread and joins it. Dropping the last reference to it tells
+    the thread to end, and waits for nothing: a garbage collection drops it anywhere, even where the
+    thread needs a lock that is held there. If `wait` raises because the thread never ends, the
+    thread is abandoned as a daemon.
 
     Args:
         produce: makes the iterator; called and consumed in the thread.
@@ -96,15 +99,9 @@ class Prefetcher(Generic[T]):
     ) -> None:
         self._wait = wait
         self._channel: _Channel[T] = _Channel(ahead)
-        self._thread = threading.Thread(
-            target=_run, args=(produce, self._channel), name=name, daemon=True
-        )
-        # Runs at exit too: a daemon thread inside the decoder must not outlive the interpreter.
         self._made_in = os.getpid()
-        self._finalizer = weakref.finalize(
-            self, _stop, self._channel, self._thread, wait, self._made_in
-        )
-        self._thread.start()
+        self.reader = Reader(produce, self._channel, wait, name)
+        weakref.finalize(self, self.reader.tell).atexit = False
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -138,7 +135,7 @@ class Prefetcher(Generic[T]):
 
     def close(self) -> None:
         """End the thread and join it. Can be called repeatedly."""
-        self._finalizer()
+        self.reader.end()
 
     def __enter__(self) -> Prefetcher[T]:
         return self
@@ -147,30 +144,72 @@ class Prefetcher(Generic[T]):
         self.close()
 
 
-def _run(produce: Callable[[], Iterator[T]], channel: _Channel[T]) -> None:
-    try:
-        for item in produce():
-            if not channel.put(item):
-                return
-            del item  # else a chunk would be held while the next one is read
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer raises it
-        channel.finish(error)
-    else:
-        channel.finish()
+class Reader:
+    """The thread of a prefetcher, which it does not hold."""
+
+    def __init__(
+        self, produce: Callable[[], Iterator[Any]], channel: _Channel[Any], wait: Wait, name: str
+    ) -> None:
+        self._channel = channel
+        self._wait = wait
+        self._made_in = os.getpid()
+        self._thread = threading.Thread(target=self._run, args=(produce,), name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread has not ended."""
+        return self._thread.is_alive()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the thread was told to end, and has not yet."""
+        return self._channel.closed and self.is_running
+
+    def tell(self) -> None:
+        """Tell the thread to end."""
+        # A fork has no such thread, and the lock may have been held when it was made.
+        if os.getpid() == self._made_in:
+            self._channel.close()
+
+    def end(self) -> None:
+        """Tell the thread to end and join it; warns where it never ends."""
+        self.tell()
+        current = self._thread is threading.current_thread()
+        if current or self._channel.hangs or os.getpid() != self._made_in:
+            return
+
+        def ended(seconds: float | None) -> bool:
+            self._thread.join(seconds)
+            return not self.is_running
+
+        try:
+            self._wait(ended)
+        except LoaderError as error:
+            self._channel.hangs = True
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+    def _run(self, produce: Callable[[], Iterator[Any]]) -> None:
+        _running.add(self)
+        channel = self._channel
+        try:
+            for item in produce():
+                if not channel.put(item):
+                    return
+                del item  # else a chunk would be held while the next one is read
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the consumer raises it
+            channel.finish(error)
+        else:
+            channel.finish()
+        finally:
+            _running.discard(self)
 
 
-def _stop(channel: _Channel[T], thread: threading.Thread, wait: Wait, made_in: int) -> None:
-    if os.getpid() != made_in:
-        return  # A fork has no such thread, and the lock may have been held when it was made.
-    channel.close()
-    if channel.hangs or thread is threading.current_thread():
-        return
+_running: set[Reader] = set()
 
-    def ended(seconds: float | None) -> bool:
-        thread.join(seconds)
-        return not thread.is_alive()
 
-    try:
-        wait(ended)
-    except LoaderError as error:
-        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+@atexit.register
+def _end_all() -> None:
+    """A daemon thread within the decoder must not outlive the interpreter."""
+    for reader in list(_running):
+        reader.end()

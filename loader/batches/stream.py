@@ -12,7 +12,7 @@ from loader.order.position import Progress
 class Stream(Iterator[Sequence[Array]]):
     """The batches of an epoch or more, as flat lists of arrays in the order of the layout.
 
-    Not thread-safe. Dropping it ends its reader thread.
+    Not thread-safe. Dropping it tells its reader thread to end.
 
     Args:
         begin: starts an epoch and its reader; called when the epoch's first batch is requested.

@@ -51,8 +51,11 @@ class StreamRegistry:
         return next(self._streams[token.shape[0]])
 
     def close(self, token: Any) -> Any:
-        """Drop a stream, whether or not it was read to its end."""
-        self._streams.pop(token.shape[0]).close()
+        """Drop a stream, whether or not it was read to its end.
+
+        A garbage collection that frees TensorFlow's iterator waits for this: it waits for nothing.
+        """
+        del self._streams[token.shape[0]]
         return np.int64(0)
 
 
@@ -113,10 +116,13 @@ class GeneratorFunctions:
 
         TensorFlow would add a prefetching thread to any dataset that is iterated. The stream has
         its own; a second one would run ahead of the saved position, and would wait forever for
-        Python when the interpreter exits.
+        Python when the interpreter exits. Its thread that tunes datasets has nothing to tune here,
+        and freeing an iterator may wait until that thread's next turn: as long as the epoch took, up
+        to a minute.
         """
         options = tf.data.Options()
         options.experimental_optimization.inject_prefetch = False
+        options.autotune.enabled = False
         specs = self._transport.specs
         with tf.device(self._transport.device):
             handle = tf.raw_ops.GeneratorDataset(

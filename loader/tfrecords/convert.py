@@ -191,9 +191,11 @@ class _Shard:
 
     def _batches(self, size: int = _BATCH) -> Iterator[tf.Tensor]:
         records = tf.data.TFRecordDataset(str(self.path), self._compression)
+        options = tf.data.Options()
+        options.autotune.enabled = False  # the end may wait for its thread, as long as the file took
         nbytes = 0
         try:
-            for batch in records.batch(size).prefetch(1):
+            for batch in records.batch(size).prefetch(1).with_options(options):
                 # Each record has its length and two checksums beside it.
                 nbytes += int(tf.reduce_sum(tf.strings.length(batch))) + 16 * len(batch)
                 yield batch

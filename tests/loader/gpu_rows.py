@@ -128,16 +128,3 @@ def open_as_gpu(frame: pl.DataFrame):
         return replace(open_device("cpu", data), name="gpu:0", source=source, transport=transport)
 
     return opened
-
-
-class PartsStream:
-    """Gives the parts of batches, as an epoch's stream does."""
-
-    def __init__(self, parts):
-        self.parts = iter(parts)
-
-    def __next__(self):
-        return next(self.parts)
-
-    def close(self):
-        self.parts = iter(())

@@ -271,32 +271,43 @@ def fitted(model, data, loss, workers=None, epochs=EPOCHS):
     return model.fit(data, epochs=epochs, verbose=0, shuffle=False).history["loss"]
 
 
-def towers(rows):
-    """Two towers, for pairs and with a softmax over sampled items, and a sequence, divided."""
+def towers(rows, *kinds):
+    """Two towers with each way of dividing tables; "behaviour", a sequence; "softmax", over a batch."""
     workers = join_workers(timeout=150)
-    found = {}
-    for shard in SHARDS:
-        keras.utils.set_random_seed(1)
-        model = tower_model(shard)
-        data = load_pairs(rows, workers.rank, workers.size)
-        loss = fitted(model, data, "binary_crossentropy", workers)
-        held = sum(v.shape[0] * v.shape[1] for v in tables_of(model))
-        with whole_tables(model):
-            found[shard] = {"loss": loss, "held": held}
-            if workers.rank == 0:
-                found[shard] |= state_of(model)
+    others = {"behaviour": behaviour, "softmax": softmax}
+    return {
+        kind: others[kind](rows, workers) if kind in others else pairs(kind, rows, workers)
+        for kind in kinds
+    }
+
+
+def pairs(shard, rows, workers):
+    keras.utils.set_random_seed(1)
+    model = tower_model(shard)
+    data = load_pairs(rows, workers.rank, workers.size)
+    found = {"loss": fitted(model, data, "binary_crossentropy", workers)}
+    found["held"] = sum(v.shape[0] * v.shape[1] for v in tables_of(model))
+    with whole_tables(model):
+        if workers.rank == 0:
+            found |= state_of(model)
+    return found
+
+
+def behaviour(rows, workers):
     keras.utils.set_random_seed(1)
     model, data = behaviour_model("row"), load_behaviour(rows, workers.rank, workers.size)
     held = model.get_layer("sequence").items.embeddings.shape
-    loss = fitted(model, data, "binary_crossentropy", workers)
+    found = {"held": list(held), "loss": fitted(model, data, "binary_crossentropy", workers)}
     with whole_tables(model, optimizer=False):
-        found["behaviour"] = {"loss": loss, "held": list(held)}
         if workers.rank == 0:
-            found["behaviour"]["weights"] = weights_of(model)
+            found["weights"] = weights_of(model)
+    return found
+
+
+def softmax(rows, workers):
     keras.utils.set_random_seed(1)
     model, data = tower_model("row", IN_BATCH), load_pairs(rows, workers.rank, workers.size)
-    found["softmax"] = fitted(model, data.take(1), retrieval.SoftmaxLoss(), workers, epochs=1)
-    return found
+    return fitted(model, data.take(1), retrieval.SoftmaxLoss(), workers, epochs=1)
 
 
 def tables_of(model):

@@ -10,10 +10,19 @@ import pytest
 
 from loader import LoaderError
 from loader.batches.prefetch import Prefetcher
+from loader.epochs import Epochs
 
 
 def loader_threads():
     return [thread for thread in threading.enumerate() if thread.name == "parquet-loader"]
+
+
+def left_threads():
+    """The threads that have not ended some time after they were told to."""
+    gc.collect()
+    for thread in loader_threads():
+        thread.join(10)
+    return loader_threads()
 
 
 def test_items_in_order_then_the_error_itself():
@@ -50,28 +59,62 @@ def test_it_works_ahead_by_no_more_than_asked():
     assert list(items) == []
 
 
+@pytest.mark.timeout(60)
+def test_a_dropped_iterator_is_not_waited_for():
+    """A garbage collection drops it wherever it runs, as with a lock that the thread waits for."""
+    going = threading.Event()
+
+    def produce():
+        yield 1
+        going.wait()
+
+    items = Prefetcher(produce)
+    assert next(items) == 1
+    (thread,) = loader_threads()
+    del items
+    gc.collect()
+    assert thread.is_alive()
+    going.set()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_dropped_epoch_ends_before_the_next_one_begins(make, monkeypatch):
+    """Else both would hold rows."""
+    loader = make(batch_size=8, buffer_size=20_000)
+    next(iter(loader))
+    (thread,) = loader_threads()
+    alive = []
+    read = Epochs._read
+
+    def remembering(self, position):
+        alive.append(thread.is_alive())
+        return read(self, position)
+
+    monkeypatch.setattr(Epochs, "_read", remembering)
+    next(iter(loader))
+    assert alive == [False]
+
+
 def test_an_abandoned_iterator_leaves_no_thread(make):
     iterator = iter(make(batch_size=8, buffer_size=20_000))
     next(iterator)
     assert loader_threads()
     del iterator
-    gc.collect()
-    assert not loader_threads()
+    assert not left_threads()
 
 
 def test_an_abandoned_fit_leaves_no_thread(make):
     for _ in make(batch_size=8, buffer_size=20_000).take(2):
         pass
-    gc.collect()
-    assert not loader_threads()
+    assert not left_threads()
 
 
 def test_many_half_read_epochs_leave_nothing(make):
     loader = make(batch_size=8, buffer_size=20_000)
     for _ in range(20):
         next(iter(loader))
-    gc.collect()
-    assert not loader_threads()
+    assert not left_threads()
 
 
 def test_a_dropped_loader_is_freed_with_its_data(make, ratings):
@@ -81,7 +124,7 @@ def test_a_dropped_loader_is_freed_with_its_data(make, ratings):
     list(loader.take(2))
     assert pa.total_allocated_bytes() > before
     del loader
-    gc.collect()
+    assert not left_threads()
     assert pa.total_allocated_bytes() == before
 
 
@@ -100,8 +143,7 @@ def test_no_thread_after_an_error_or_an_end(make, tmp_path, folder):
     file.unlink()
     with pytest.raises(LoaderError):
         list(loader)
-    gc.collect()
-    assert not loader_threads()
+    assert not left_threads()
 
 
 def test_the_interpreter_ends_with_an_epoch_half_read(folder):

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import tensorflow as tf
-from gpu_rows import LAYOUT, PartsStream, PolarsReader, make_frame
+from gpu_rows import LAYOUT, PolarsReader, make_frame
 
 from loader import KerasSequenceLoader, LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
@@ -38,7 +38,7 @@ def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
     def stream():
         blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
         chunks = [[Chunk((Piece("f", 0, 0, 5, 0),))]]
-        return PartsStream(p for b in blocks.in_order(chunks, 2) for p in b.batches(2))
+        return (p for b in blocks.in_order(chunks, 2) for p in b.batches(2))
 
     functions = GeneratorFunctions(StreamRegistry(stream), transport)
     dataset = transport.finish(functions.dataset())
@@ -55,7 +55,7 @@ def device_dataset():
 
     def stream():
         blocks = DeviceBlocks(PolarsReader(batch_format, make_frame(200)), batch_format, "/cpu:0")
-        return PartsStream(p for b in blocks.in_order(chunks, 64) for p in b.batches(64))
+        return (p for b in blocks.in_order(chunks, 64) for p in b.batches(64))
 
     transport = DeviceTransport(batch_format, "/cpu:0")
     functions = GeneratorFunctions(StreamRegistry(stream), transport)

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 import warnings
 
 import keras
@@ -82,8 +83,13 @@ def test_nothing_stays_open(make):
     for _ in range(11):
         next(batches)
         next(abandoned)
+    both = readers() - before
     del abandoned
     gc.collect()
+    deadline = time.monotonic() + 10
+    while all(thread.is_alive() for thread in both) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(both) == 2
     assert len(readers() - before) == 1
     loader.close()
     assert list(batches) == [], "a closed loader began another epoch"

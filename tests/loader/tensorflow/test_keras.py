@@ -188,6 +188,17 @@ def test_dataset_methods(train, valid, users):
     assert int(count(train)) == 1000
 
 
+@pytest.mark.parametrize("part", ["loader", "map", "as_dataset"])
+def test_no_thread_of_tensorflows_tunes_the_dataset(train, part):
+    """Where one does, an iterator that is freed may wait for its period: 60 s after some minutes."""
+    parts = {
+        "loader": train,
+        "map": train.map(lambda x, y: (x, y)),
+        "as_dataset": train.as_dataset(),
+    }
+    assert parts[part].options().autotune.enabled is False
+
+
 def test_direct_and_compiled_iterators_give_the_same(valid):
     @tf.function
     def step(batches):

@@ -1,6 +1,7 @@
 """Tables that are divided among several processes, each a worker of TF_CONFIG, on this machine's CPU."""
 
 import signal
+from functools import cache
 
 import keras
 import numpy as np
@@ -243,28 +244,39 @@ def test_tables_are_gathered_and_saved_without_a_second_copy(tmp_path):
     assert first["bytes"] > 400_001 * 128 * 4
 
 
+QUICK = ("row", "behaviour", "softmax")
+LONG = ("auto", "table", "column")
+
+
 @pytest.fixture(scope="module")
 def towers(rows, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("towers")
-    return found_by(start(2, folder, program.towers, rows), folder)
+    """What two workers found of the given models."""
+
+    @cache
+    def found(kinds):
+        folder = tmp_path_factory.mktemp("towers")
+        return found_by(start(2, folder, program.towers, rows, *kinds), folder)
+
+    return found
 
 
 @pytest.mark.parametrize(
-    "shard",
-    ["row", *(pytest.param(s, marks=pytest.mark.long) for s in ("auto", "table", "column"))],
+    ("kinds", "shard"),
+    [(QUICK, "row"), *(pytest.param(LONG, shard, marks=pytest.mark.long) for shard in LONG)],
 )
-def test_towers_with_divided_tables_train_as_whole_ones(rows, towers, shard):
+def test_towers_with_divided_tables_train_as_whole_ones(rows, towers, kinds, shard):
     keras.utils.set_random_seed(1)
     model = program.tower_model(None)
     losses = fitted_as_one(model, [program.load_pairs(rows, rank, 2) for rank in range(2)])
     want = program.state_of(model)
-    for worker in towers:
+    found = towers(kinds)
+    for worker in found:
         np.testing.assert_allclose(worker[shard]["loss"], losses, rtol=0, atol=1e-6)
         # All have 9 + 3 + 40 ids and a row for unknown ones in each column; in "table" the items are
         # whole on one worker.
         assert worker[shard]["held"] < (0.6 if shard in ("row", "column") else 1) * 55 * 6
     for kind in ("weights", "state"):
-        for own, expected in zip(towers[0][shard][kind], want[kind], strict=True):
+        for own, expected in zip(found[0][shard][kind], want[kind], strict=True):
             np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
 
 
@@ -272,10 +284,11 @@ def test_a_sequence_with_a_divided_table_trains_as_with_a_whole_one(rows, towers
     keras.utils.set_random_seed(1)
     model = program.behaviour_model(None)
     losses = fitted_as_one(model, [program.load_behaviour(rows, rank, 2) for rank in range(2)])
-    for worker in towers:
-        np.testing.assert_allclose(worker["behaviour"]["loss"], losses, rtol=0, atol=1e-6)
-    assert towers[0]["behaviour"]["held"] == [26, 6]
-    weights = towers[0]["behaviour"]["weights"]
+    found = [worker["behaviour"] for worker in towers(QUICK)]
+    for worker in found:
+        np.testing.assert_allclose(worker["loss"], losses, rtol=0, atol=1e-6)
+    assert found[0]["held"] == [26, 6]
+    weights = found[0]["weights"]
     for own, expected in zip(weights, model.get_weights(), strict=True):
         np.testing.assert_allclose(own, expected, rtol=0, atol=1e-5)
     layer = layers.SequenceEmbedding(50, 6, length=5, shard="row")
@@ -290,5 +303,5 @@ def test_items_of_a_workers_own_batch_are_its_negatives(rows, towers):
         model.compile(loss=retrieval.SoftmaxLoss())
         batch = next(iter(program.load_pairs(rows, rank, 2)))
         losses.append(model.evaluate(*batch, batch_size=program.BATCH, verbose=0))
-    for worker in towers:
+    for worker in towers(QUICK):
         np.testing.assert_allclose(worker["softmax"], [np.mean(losses)], rtol=0, atol=1e-5)
