@@ -192,7 +192,8 @@ class _Shard:
     def _batches(self, size: int = _BATCH) -> Iterator[tf.Tensor]:
         records = tf.data.TFRecordDataset(str(self.path), self._compression)
         options = tf.data.Options()
-        options.autotune.enabled = False  # the end may wait for its thread, as long as the file took
+        # The end could wait for the thread that tunes, as long as the file took.
+        options.autotune.enabled = False
         nbytes = 0
         try:
             for batch in records.batch(size).prefetch(1).with_options(options):
