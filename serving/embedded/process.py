@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -23,6 +24,8 @@ HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
 _LAST_PORT = 65_535
 LAST_LINES = 30
+# Seconds in which a server that crashes has written its trace and ended.
+_ENDS_WITHIN = 5.0
 # What the log says of a start that may succeed at once: another process took a free port before the
 # server bound it; the shared memory of a Python model was damaged while it loaded, as decision 42 describes.
 _RACES = ("already in use", "boost::interprocess::lock_exception")
@@ -71,6 +74,7 @@ class ServerProcess:
         work = Path(tempfile.mkdtemp(prefix="tritonserver-", dir=_plain_folder()))
         self.log_path = log_file or work / "server.log"
         self._own_log = log_file is None and replaced is None
+        self._log_begin = self.log_path.stat().st_size if replaced else 0
         parts = work / "parts"
         backends, link = parts / "backends", parts / "repository"
         self.flags: ServerFlags = ServerFlags(
@@ -166,8 +170,15 @@ class ServerProcess:
 
     def lost_a_race(self) -> bool:
         """Whether the log reports what another start avoids: see `_RACES`."""
-        log = self.log_path.read_text(errors="replace")
+        log = self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
         return any(race in log for race in _RACES)
+
+    def ended_in_a_race(self) -> bool:
+        """Whether it has ended, or ends within some seconds, for such a reason."""
+        if self.lost_a_race():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._supervisor.wait(_ENDS_WITHIN)
+        return not self.is_running() and self.lost_a_race()
 
     def too_slow(self, seconds: float, reason: str) -> ServerError:
         """The error for a start that took longer than `startup_timeout`."""

@@ -299,18 +299,24 @@ class TritonServer:
         """Load any model, and wait until it answers; `publish` is for versions of an export.
 
         The steps of an ensemble are loaded first: the server would unload an ensemble with a step
-        that it cannot load. Steps that the ensemble no longer needs are unloaded last.
+        that it cannot load. Steps that the ensemble no longer needs are unloaded last. A server that
+        ends by a race of Triton's own is started again, as at a start.
 
         Raises:
             ServerError: the model or a step cannot be loaded; an earlier version continues to serve.
         """
         with self._changes:
-            process = self._running()
-            live = self._live(process)
-            try:
-                live.load(model)
-            except ProbeError as error:
-                raise process.failure(f"The model {model} could not be loaded: {error}") from error
+            for attempts_left in (2, 1, 0):
+                process = self._running()
+                live = self._live(process)
+                try:
+                    live.load(model)
+                    break
+                except ProbeError as error:
+                    if not (attempts_left and process.ended_in_a_race()):
+                        text = f"The model {model} could not be loaded: {error}"
+                        raise process.failure(text) from error
+                self._restart()
             self._add(model, live)
 
     def publish(self, model: str, *, tolerance: float = 0.0) -> int:

@@ -8,9 +8,8 @@ import threading
 import pyarrow as pa
 import pytest
 
-from loader import LoaderError
+from loader import LoaderError, epochs
 from loader.batches.prefetch import Prefetcher
-from loader.epochs import Epochs
 
 
 def loader_threads():
@@ -80,18 +79,17 @@ def test_a_dropped_iterator_is_not_waited_for():
 
 
 def test_a_dropped_epoch_ends_before_the_next_one_begins(make, monkeypatch):
-    """Else both would hold rows."""
+    """Both would hold rows."""
     loader = make(batch_size=8, buffer_size=20_000)
     next(iter(loader))
     (thread,) = loader_threads()
     alive = []
-    read = Epochs._read
 
-    def remembering(self, position):
+    def begin(*arguments, **options):
         alive.append(thread.is_alive())
-        return read(self, position)
+        return Prefetcher(*arguments, **options)
 
-    monkeypatch.setattr(Epochs, "_read", remembering)
+    monkeypatch.setattr(epochs, "Prefetcher", begin)
     next(iter(loader))
     assert alive == [False]
 

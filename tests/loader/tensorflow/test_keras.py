@@ -190,7 +190,7 @@ def test_dataset_methods(train, valid, users):
 
 @pytest.mark.parametrize("part", ["loader", "map", "as_dataset"])
 def test_no_thread_of_tensorflows_tunes_the_dataset(train, part):
-    """Where one does, an iterator that is freed may wait for its period: 60 s after some minutes."""
+    """An iterator that is freed may wait for such a thread, up to a minute."""
     parts = {
         "loader": train,
         "map": train.map(lambda x, y: (x, y)),

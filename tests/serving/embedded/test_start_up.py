@@ -80,6 +80,26 @@ def test_damage_at_each_start_is_an_error(tmp_path):
         TritonServer(tmp_path).start()
 
 
+def test_a_load_is_repeated_after_damage_to_shared_memory(tmp_path):
+    for name in ("plain", "other"):
+        python_model(tmp_path / name, WAITING % 1)
+    python_model(tmp_path / "damaging", DAMAGING % "once")
+    with TritonServer(tmp_path, models=["plain", "other"]) as server:
+        at = server.grpc_url
+        server.load("damaging")
+        assert server.grpc_url == at
+        assert server.models == ("plain", "other", "damaging")
+        assert server.is_ready()
+
+
+def test_damage_at_each_load_is_an_error(tmp_path):
+    python_model(tmp_path / "plain", WAITING % 1)
+    python_model(tmp_path / "damaging", DAMAGING % "always")
+    error = pytest.raises(ServerError, match=r"damaging could not be loaded[\s\S]*lock_exception")
+    with TritonServer(tmp_path, models=["plain"]) as server, error:
+        server.load("damaging")
+
+
 @pytest.mark.long
 def test_eight_ensembles_start_and_answer(repository, tmp_path):
     names = [f"movies_{number}" for number in range(8)]

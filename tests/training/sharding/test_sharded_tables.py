@@ -250,7 +250,7 @@ LONG = ("auto", "table", "column")
 
 @pytest.fixture(scope="module")
 def towers(rows, tmp_path_factory):
-    """What two workers found of the given models."""
+    """The findings of two workers about the given models."""
 
     @cache
     def found(kinds):
