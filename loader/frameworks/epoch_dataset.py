@@ -44,7 +44,8 @@ class EpochDataset(LoaderMethods, SizedDataset):
             map_func: takes `x, y` as TensorFlow symbols and gives a batch, which may be
                 `(x, y, sample_weight)`.
             *args: of `tf.data.Dataset.map`; ignored on a GPU.
-            **kwargs: of `tf.data.Dataset.map`; ignored on a GPU.
+            **kwargs: of `tf.data.Dataset.map`; ignored on a GPU. TensorFlow does not tune
+                `num_parallel_calls=tf.data.AUTOTUNE` over a loader, and takes its default number.
 
         Example:
             >>> train.map(lambda x, y: (x, y, tf.where(y > 0, 2.0, 1.0)))  # doctest: +SKIP
