@@ -99,7 +99,6 @@ class Prefetcher(Generic[T]):
     ) -> None:
         self._wait = wait
         self._channel: _Channel[T] = _Channel(ahead)
-        self._made_in = os.getpid()
         self.reader = Reader(produce, self._channel, wait, name)
         weakref.finalize(self, self.reader.tell).atexit = False
 
@@ -107,7 +106,7 @@ class Prefetcher(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        expect_process(self._made_in)
+        expect_process(self.reader.made_in)
         channel = self._channel
         with channel.changed:
             self._wait_for_item(channel)
@@ -145,14 +144,18 @@ class Prefetcher(Generic[T]):
 
 
 class Reader:
-    """The thread of a prefetcher, which it does not hold."""
+    """The thread of a prefetcher, which it does not hold.
+
+    Attributes:
+        made_in: the process that has the thread; a fork has none.
+    """
 
     def __init__(
         self, produce: Callable[[], Iterator[Any]], channel: _Channel[Any], wait: Wait, name: str
     ) -> None:
         self._channel = channel
         self._wait = wait
-        self._made_in = os.getpid()
+        self.made_in = os.getpid()
         self._thread = threading.Thread(target=self._run, args=(produce,), name=name, daemon=True)
         self._thread.start()
 
@@ -168,15 +171,15 @@ class Reader:
 
     def tell(self) -> None:
         """Tell the thread to end."""
-        # A fork has no such thread, and the lock may have been held when it was made.
-        if os.getpid() == self._made_in:
+        # In a fork the lock may be held for ever.
+        if os.getpid() == self.made_in:
             self._channel.close()
 
     def end(self) -> None:
         """Tell the thread to end and join it; warns where it never ends."""
         self.tell()
         current = self._thread is threading.current_thread()
-        if current or self._channel.hangs or os.getpid() != self._made_in:
+        if current or self._channel.hangs or os.getpid() != self.made_in:
             return
 
         def ended(seconds: float | None) -> bool:
