@@ -121,6 +121,13 @@ class Epochs:
         """End all reading."""
         for stream in list(self._streams):
             stream.close()
+        self._end_dropped()
+
+    def _end_dropped(self) -> None:
+        """Wait for the readers of streams that were dropped."""
+        for reader in self._readers:
+            if reader.is_ending:
+                reader.end()
 
     def first(self) -> Stream:
         """A stream that reads the next epoch without using it up."""
@@ -146,10 +153,8 @@ class Epochs:
 
     def _open(self, position: Position) -> tuple[Progress, Prefetcher[Any]]:
         steps = self._steps(position.legs, self.settings.share.size)
-        # What dropped readers still hold would come on top of the memory that this one may take.
-        for reader in self._readers:
-            if reader.is_ending:
-                reader.end()
+        # What they still hold would come on top of the memory that this reader may take.
+        self._end_dropped()
         blocks = self._read(position)
         self._readers = [reader for reader in self._readers if reader.is_running] + [blocks.reader]
         return Progress(position, steps), blocks

@@ -74,7 +74,7 @@ class ServerProcess:
         work = Path(tempfile.mkdtemp(prefix="tritonserver-", dir=_plain_folder()))
         self.log_path = log_file or work / "server.log"
         self._own_log = log_file is None and replaced is None
-        self._log_begin = self.log_path.stat().st_size if replaced else 0
+        self._log_begin = len(self._log_bytes()) if replaced else 0
         parts = work / "parts"
         backends, link = parts / "backends", parts / "repository"
         self.flags: ServerFlags = ServerFlags(
@@ -170,15 +170,20 @@ class ServerProcess:
 
     def lost_a_race(self) -> bool:
         """Whether the log reports what another start avoids: see `_RACES`."""
-        log = self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
+        log = self._log_bytes()[self._log_begin :].decode(errors="replace")
         return any(race in log for race in _RACES)
+
+    def _log_bytes(self) -> bytes:
+        """The log; nothing if somebody removed it."""
+        return self.log_path.read_bytes() if self.log_path.exists() else b""
 
     def ended_in_a_race(self) -> bool:
         """Whether it has ended, or ends within some seconds, for such a reason."""
-        if self.lost_a_race():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._supervisor.wait(_ENDS_WITHIN)
-        return not self.is_running() and self.lost_a_race()
+        if not self.lost_a_race():
+            return False
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._supervisor.wait(_ENDS_WITHIN)
+        return not self.is_running()
 
     def too_slow(self, seconds: float, reason: str) -> ServerError:
         """The error for a start that took longer than `startup_timeout`."""

@@ -94,6 +94,14 @@ def test_a_dropped_epoch_ends_before_the_next_one_begins(make, monkeypatch):
     assert alive == [False]
 
 
+def test_a_dropped_epoch_ends_before_its_loader_is_closed(make):
+    loader = make(batch_size=8, buffer_size=20_000)
+    next(iter(loader))
+    (thread,) = loader_threads()
+    loader.close()
+    assert not thread.is_alive()
+
+
 def test_an_abandoned_iterator_leaves_no_thread(make):
     iterator = iter(make(batch_size=8, buffer_size=20_000))
     next(iterator)

@@ -92,6 +92,16 @@ def test_a_load_is_repeated_after_damage_to_shared_memory(tmp_path):
         assert server.is_ready()
 
 
+def test_a_load_that_fails_without_a_log_is_an_error_of_ours(tmp_path):
+    python_model(tmp_path / "models" / "plain", WAITING % 1)
+    log = tmp_path / "server.log"
+    with TritonServer(tmp_path / "models", log_file=log) as server:
+        log.unlink()
+        with pytest.raises(ServerError, match="The model nothing could not be loaded"):
+            server.load("nothing")
+        assert server.is_ready()
+
+
 def test_damage_at_each_load_is_an_error(tmp_path):
     python_model(tmp_path / "plain", WAITING % 1)
     python_model(tmp_path / "damaging", DAMAGING % "always")
