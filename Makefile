@@ -64,11 +64,15 @@ contracts: env
 # Tests start some hundred processes, each of which would compile the packages anew.
 tests test-long: export PYTHONDONTWRITEBYTECODE :=
 
+# A process that a test ends would be replaced, and then pytest-xdist waits forever for groups that it takes for
+# unfinished: the run ends there, and names the test.
+PARALLEL := -n 2 --dist loadgroup --max-worker-restart=0
+
 tests: env
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not long and not gpu" tests
+	$(BIN)/pytest $(PARALLEL) -m "not long and not gpu" tests
 
 test-long: env  ## The tests that take minutes: faults at every step, longer training
-	$(BIN)/pytest -n 2 --dist loadgroup -m long tests
+	$(BIN)/pytest $(PARALLEL) -m long tests
 
 # Runs whose length is given.
 PATIENT := -o faulthandler_timeout=0
@@ -126,7 +130,7 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 	  --extra cpu --extra serve --extra onnx --extra dask --extra objects --extra faiss --extra docs --extra dev pyproject.toml -o build/$(RESOLUTION).txt
 	$(UV) venv --quiet --allow-existing --python 3.11 $(RESOLVED)
 	$(UV) pip install --quiet --python $(RESOLVED)/bin/python -r build/$(RESOLUTION).txt --editable .
-	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest -n 2 --dist loadgroup -m "not long and not gpu" $(RESOLUTION_TESTS)
+	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest $(PARALLEL) -m "not long and not gpu" $(RESOLUTION_TESTS)
 
 docs: env  ## The site in build/site: guides, reference, figures; a broken link or an undocumented public name fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
