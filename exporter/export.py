@@ -17,6 +17,7 @@ from exporter.columns.embeddings import expect_room, expect_same_fit, spare_tabl
 from exporter.columns.hashed_bytes import expect_no_hashed_bytes
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
+from exporter.plan.config_pbtxt import config_text
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
@@ -28,7 +29,6 @@ from exporter.prove.recall import measure_recall
 from exporter.prove.served import prove_served
 from exporter.report.memory import expect_server_memory, folder_bytes, instance_memory
 from exporter.report.report import ExportReport
-from exporter.repository.config_pbtxt import config_text
 from exporter.repository.manifest import (
     CONFIG,
     WARM_UP,

@@ -1,1 +1,1 @@
-"""The plan of an export: models that fit together, before anything is written."""
+"""The plan of an export: models that fit together, before anything is written, and their config.pbtxt."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 TABLES_FILE, EMBEDDED_BYTES = "tables.data", 64_000_000
 # So is the index of a search, of `triton_models.nearest_items.search`, which needs an extra.
 INDEX_FILE = "items.faiss"
+# The parameter by which a reader of the config knows the step that searches it.
+INDEX_STEP = "index"
 
 
 @dataclass(frozen=True)

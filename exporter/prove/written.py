@@ -17,11 +17,11 @@ from types import ModuleType
 
 import numpy as np
 
+from exporter.plan.config_pbtxt import config_text, parse_config
 from exporter.plan.golden_rows import Tensors
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
-from exporter.repository.config_pbtxt import config_text, parse_config
-from exporter.write.index_step import INDEX_STEP
+from exporter.plan.runtime import INDEX_STEP
 from exporter.write.python_step import RUNTIME_PACKAGE
 from serving.contract import Contract, read_contract
 from training.network.onnx_session import call_session, open_session

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tritonclient.grpc import model_config_pb2
 
 from exporter.errors import ExportError
+from exporter.plan.config_pbtxt import config_text, parse_config, read_config
 from exporter.plan.model_spec import shape_text
-from exporter.repository.config_pbtxt import config_text, parse_config, read_config
 from exporter.repository.manifest import config_of
 from workflow.picture import Arrow, Box, Diagram, Drawn, Item
 from workflow.schema.dtypes import DTYPES

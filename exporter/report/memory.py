@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
-from exporter.plan.runtime import EMBEDDED_BYTES, INDEX_FILE, RUNTIMES, TABLES_FILE
-from exporter.write.index_step import INDEX_STEP
+from exporter.plan.runtime import EMBEDDED_BYTES, INDEX_FILE, INDEX_STEP, RUNTIMES, TABLES_FILE
 from workflow.expressions.program.program import Program
 from workflow.expressions.program.program_json import program_to_json
 from workflow.schema.column import Array, Column, Strings

@@ -1,1 +1,1 @@
-"""The model repository: config files, staging, publishing and verification."""
+"""The model repository: staging, publishing and verification."""

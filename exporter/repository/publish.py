@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from exporter.errors import ExportError
+from exporter.plan.config_pbtxt import config_text, parse_config, read_config
 from exporter.plan.model_spec import ModelSpec
-from exporter.repository.config_pbtxt import config_text, parse_config, read_config
 from exporter.repository.manifest import CONFIG, WARM_UP, config_of
 from exporter.repository.staging import JOURNAL, leftovers, write_errors
 from workflow.files.durable import exclusive, remove_if_empty, sync, sync_tree

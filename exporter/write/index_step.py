@@ -10,10 +10,9 @@ import triton_models.backends
 from exporter.plan.model_spec import NO_BYTE_CODE, ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Writer
+from exporter.plan.runtime import INDEX_STEP
 from training.item_index import ItemIndex
 
-# The parameter by which a reader of the config knows such a step.
-INDEX_STEP = "index"
 _OWN = ("triton_models/nearest_items/model.py", "triton_models/nearest_items/search.py")
 
 

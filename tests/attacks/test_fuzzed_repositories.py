@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from small_export import make_workflow
 
 from exporter import ExportError, export_tensorflow_ensemble, verify
-from exporter.repository.config_pbtxt import read_config
+from exporter.plan.config_pbtxt import read_config
 from exporter.repository.manifest import read_manifest
 from exporter.repository.versions import recover_repository, rollback
 from serving import ClientError, ServerError

@@ -9,7 +9,7 @@ import traceback
 import warnings
 
 from exporter import ExportError
-from exporter.repository.config_pbtxt import parse_config
+from exporter.plan.config_pbtxt import parse_config
 
 # What Python reports before it does it: the n-th of these is where the fault strikes.
 CHANGES = {"os.rename", "os.mkdir", "os.rmdir", "os.remove"}

@@ -4,7 +4,7 @@ import hashlib
 
 import polars as pl
 
-from exporter.repository.config_pbtxt import read_config
+from exporter.plan.config_pbtxt import read_config
 from workflow import Workflow, ops
 
 

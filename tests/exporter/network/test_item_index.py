@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from exporter import ExportError, NearestItems, ServingOptions, export_ensemble, rollback, verify
 from exporter.command_line.app import make_app
-from exporter.repository.config_pbtxt import read_config
+from exporter.plan.config_pbtxt import read_config
 from serving import ClientError, EnsembleClient, ServerError, TritonServer, check_parity
 from training.item_index import ItemIndex
 from training.item_vectors import ItemVectors

@@ -27,7 +27,7 @@ from exporter import (
     verify,
 )
 from exporter.command_line.app import make_app
-from exporter.repository.config_pbtxt import read_config
+from exporter.plan.config_pbtxt import read_config
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from training.models.two_tower import UnitVector
 

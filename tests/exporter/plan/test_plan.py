@@ -7,7 +7,7 @@ import pytest
 from small_export import configs, rows
 
 from exporter import ExportError, ServingOptions
-from exporter.repository.config_pbtxt import config_text
+from exporter.plan.config_pbtxt import config_text
 from training import models
 from workflow import Workflow, get_embedding_sizes, ops
 from workflow.wire.format import parse_columns

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter import ExportError
+from exporter.plan.config_pbtxt import config_text, parse_config
 from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
 from exporter.plan.wiring import prove
-from exporter.repository.config_pbtxt import config_text, parse_config
 
 # The numbers of inference.DataType.
 TRITON = {"int32": 8, "int64": 9, "float32": 11, "string": 13}

@@ -13,7 +13,7 @@ import pytest
 from small_export import make_workflow, rows, tree
 
 from exporter import ExportError, ServingOptions, rollback, verify
-from exporter.repository.config_pbtxt import parse_config
+from exporter.plan.config_pbtxt import parse_config
 from exporter.repository.versions import recover_repository
 from workflow import Workflow, ops
 
