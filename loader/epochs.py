@@ -273,6 +273,7 @@ class Epochs:
         """A number that differs when the same position would refer to other rows."""
         settings = self.settings
         facts = [
+            # Not the files themselves: workers with files of their own take the state of the first one.
             [piece.rows for piece in self._pieces],
             [settings.batch_size, settings.shuffle],
             # The order of the files does not depend on the memory.
