@@ -25,7 +25,7 @@ from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 3
+_FORMAT = 4
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 
@@ -118,6 +118,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 f"another fit of a workflow has made {listed(differ)}: equal ids stand for other values. "
                 "Give it the earlier data, or another folder."
             )
+        self._expect_data(content["data"])
         weights = self._folder / content["weights"]
         _expect_sum(weights, content["sum_of_weights"])
         if model.optimizer is not None and not model.optimizer.built:
@@ -136,6 +137,15 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._loader.set_state(content["loader"])
         self._restored, self._steps_before = content["loader"], content["steps"]
         return int(content["epoch"])
+
+    def _expect_data(self, saved: str) -> None:
+        # Workers that do not write may each have data of their own.
+        if self.writes and saved != (found := self._loader.data_digest()):
+            raise LoaderError(
+                f"Expected the data of the checkpoint in {self._folder}: {saved}. Received: other data: "
+                f"{found}. To resume, give it the earlier data. To train on new data, give each run a "
+                "folder of its own, and begin with the weights of a saved model."
+            )
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Resume at the checkpoint, whatever was read in between."""
@@ -236,6 +246,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._trail(self._batches),
             "fits": fits_of(self._loader.input_schema.columns),
+            "data": self._loader.data_digest(),
         }
 
 
@@ -257,7 +268,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise LoaderError(
             f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start afresh."
         ) from error
-    keys = {"format", "epoch", "steps", "weights", "sum_of_weights", "seeds", "loader", "fits"}
+    keys = {"format", "epoch", "steps", "weights", "sum_of_weights"}
+    keys |= {"seeds", "loader", "fits", "data"}
     known = content.keys() == keys and content["format"] == _FORMAT
     if not known or not _WEIGHTS.fullmatch(str(content["weights"])):
         raise LoaderError(
