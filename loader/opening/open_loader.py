@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -211,4 +212,4 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     )
     epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait)
     schema = batch_schema(layout, names, data.schema)
-    return Opened(epochs, device, layout, schema, lambda: data.digest(source))
+    return Opened(epochs, device, layout, schema, functools.cache(lambda: data.digest(source)))
