@@ -152,16 +152,20 @@ class EnsembleClient:
         with self._memory.holding(tensors, deadline) as encoded:
             return self._infer(encoded, time_left(deadline))
 
-    def for_model(self, name: str) -> EnsembleClient:
+    def for_model(self, name: str, model_version: str = "") -> EnsembleClient:
         """A client for another model of the same server, over the same connection.
 
         Closing either closes the connection.
+
+        Args:
+            name: the model.
+            model_version: its version; by default the newest one.
 
         Raises:
             ClientError: as the constructor.
         """
         other = object.__new__(EnsembleClient)
-        vars(other).update(vars(self), model_name=name, model_version="")
+        vars(other).update(vars(self), model_name=name, model_version=model_version)
         other._contract = read_contract(self.config(name))
         return other
 

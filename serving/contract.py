@@ -48,6 +48,7 @@ class Contract:
             `request_rules.LIMITS`.
         network_columns: the network's own name for each renamed input, and the new name, or the
             columns from which a matrix is packed.
+        preprocessing_version: the version of that model with which the ensemble answers.
     """
 
     inputs: tuple[WireColumn, ...]
@@ -61,6 +62,7 @@ class Contract:
     packing: Packing = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     network_columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    preprocessing_version: str = ""
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -167,7 +169,14 @@ def read_contract(config: Any) -> Contract:
         packing,
         limits,
         network_columns,
+        _pinned(config, parameters.get("preprocessing", "")),
     )
+
+
+def _pinned(config: Any, model: str) -> str:
+    """The version of a step that an ensemble asks; "" for the newest."""
+    versions = (s.model_version for s in config.ensemble_scheduling.step if s.model_name == model)
+    return str(found) if (found := next(versions, 0)) > 0 else ""
 
 
 def _described(text: str) -> list[WireColumn]:

@@ -242,7 +242,8 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
             A lazy frame; collect it with `engine="streaming"` if it is larger than memory. Its rows
             are read by that `collect`, which is the caller's: for damaged pages of a file without
             checksums, as other programs write them, it raises an error of Polars.
-            `transform_to_parquet` names the file and the row group.
+            `transform_to_parquet` names the file and the row group. Of a file that was replaced
+            before that `collect`, it takes the new rows; `transform_to_parquet` refuses it.
 
         Raises:
             WorkflowError: a column is missing or of another kind than in `fit`, a float is not a

@@ -20,12 +20,12 @@ from loader.tensorflow.workers import replicas_of_worker
 from workflow.data.object_stores import expect_local
 from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
-from workflow.files.durable import PARTIAL, file_hash, make_folder, replace_file, sync
+from workflow.files.durable import PARTIAL, exclusive, file_hash, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 3
+_FORMAT = 4
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 
@@ -56,8 +56,9 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         saving: the context.
 
     Raises:
-        LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's, or
-            `steps_per_epoch` without `repeat()`, where Keras would end an epoch with the data.
+        LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's,
+            `steps_per_epoch` without `repeat()`, where Keras would end an epoch with the data, or
+            another run that saves into the folder.
 
     Example:
         The same program starts and, after it was killed, resumes:
@@ -89,6 +90,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._since_saved = 0
         self._ended_early = False
         self._restored: dict[str, Any] | None = None
+        self._last: bytes | None = self._published()  # the checkpoint that this run continues
         self._epoch = 0
         self._steps_before = 0  # of the resumed epoch, before the interruption
         self._steps = 0  # of this epoch, since `fit` began it
@@ -109,7 +111,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             LoaderError: a damaged checkpoint, or one of another model, other data or other
                 settings.
         """
-        if not (self._folder / _POINTER).exists():
+        self._last = self._published()
+        if self._last is None:
             return 0
         content = _read(self._folder / _POINTER)
         if differ := other_fits(content["fits"], fits_of(self._loader.input_schema.columns)):
@@ -118,6 +121,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 f"another fit of a workflow has made {listed(differ)}: equal ids stand for other values. "
                 "Give it the earlier data, or another folder."
             )
+        self._expect_data(content["data"])
         weights = self._folder / content["weights"]
         _expect_sum(weights, content["sum_of_weights"])
         if model.optimizer is not None and not model.optimizer.built:
@@ -136,6 +140,15 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._loader.set_state(content["loader"])
         self._restored, self._steps_before = content["loader"], content["steps"]
         return int(content["epoch"])
+
+    def _expect_data(self, saved: str) -> None:
+        # Workers that do not write may each have data of their own.
+        if self.writes and saved != (found := self._loader.data_digest()):
+            raise LoaderError(
+                f"Expected the data of the checkpoint in {self._folder}: {saved}. Received: other data: "
+                f"{found}. To resume, give it the earlier data. To train on new data, give each run a "
+                "folder of its own, and begin with the weights of a saved model."
+            )
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Resume at the checkpoint, whatever was read in between."""
@@ -209,21 +222,46 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _write(self) -> None:
         weights = self._folder / f"{secrets.token_hex(8)}.weights.h5"
-        kept = {_POINTER, weights.name}
         try:
-            make_folder(self._folder)
-            self.model.save_weights(weights)
-            sync(weights)
-            replace_file(self._folder / _POINTER, sealed(self._content(weights)))
+            with exclusive(self._folder):
+                self._expect_alone()
+                self._replace(weights)
         except OSError as error:
             weights.unlink(missing_ok=True)
             raise LoaderError(
                 f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. "
                 "The previous one is intact: free some space, and run the program again to resume."
             ) from error
+
+    def _expect_alone(self) -> None:
+        # A folder that the user has removed meanwhile is written again.
+        if self._published() not in (None, self._last):
+            raise LoaderError(
+                f"Expected this run alone to save into {self._folder}. Received: a checkpoint that "
+                "another run has saved there since this one began, and that is kept. Give each run a folder "
+                "of its own; or let one end, and run it again to resume."
+            )
+
+    def _replace(self, weights: Path) -> None:
+        self.model.save_weights(weights)
+        sync(weights)
+        content = sealed(self._content(weights))
+        replace_file(self._folder / _POINTER, content)
+        self._last = content
         for file in self._folder.iterdir():
-            if _is_ours(file.name) and file.name not in kept:
+            if _is_ours(file.name) and file.name not in (_POINTER, weights.name):
                 file.unlink(missing_ok=True)
+
+    def _published(self) -> bytes | None:
+        """The checkpoint of the folder, in its written form; None if there is none."""
+        try:
+            return (self._folder / _POINTER).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise LoaderError(
+                f"Expected to be able to read checkpoints in {self._folder}. Received: {error}."
+            ) from error
 
     def _content(self, weights: Path) -> dict[str, Any]:
         done = self._is_epoch_done()
@@ -236,6 +274,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._trail(self._batches),
             "fits": fits_of(self._loader.input_schema.columns),
+            "data": self._loader.data_digest(),
         }
 
 
@@ -257,7 +296,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise LoaderError(
             f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start afresh."
         ) from error
-    keys = {"format", "epoch", "steps", "weights", "sum_of_weights", "seeds", "loader", "fits"}
+    keys = {"format", "epoch", "steps", "weights", "sum_of_weights"}
+    keys |= {"seeds", "loader", "fits", "data"}
     known = content.keys() == keys and content["format"] == _FORMAT
     if not known or not _WEIGHTS.fullmatch(str(content["weights"])):
         raise LoaderError(

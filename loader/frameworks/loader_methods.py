@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from loader.epochs import Epochs
@@ -26,6 +26,7 @@ class LoaderMethods(metaclass=OwnNames):
     input_schema: Schema
     _epochs: Epochs
     _transport: Any
+    _digest: Callable[[], str]
     _own_pass: Iterator[Any] | None = None
 
     def _take(self, opened: Opened) -> None:
@@ -33,6 +34,7 @@ class LoaderMethods(metaclass=OwnNames):
         self.input_schema = opened.schema
         self._epochs = opened.epochs
         self._transport = opened.device.transport
+        self._digest = opened.digest
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
@@ -149,6 +151,19 @@ class LoaderMethods(metaclass=OwnNames):
             >>> make_loader().set_state(state)  # doctest: +SKIP
         """
         return self._epochs.get_state()
+
+    def data_digest(self) -> str:
+        """The number of rows and a checksum, in which other data differ; a copy has the same ones.
+
+        The checksum is that of the files' footers, which state sizes and ranges of the values, and
+        in files of `transform_to_parquet` their checksums; or of all values of a frame.
+        `LoaderCheckpoint` compares it, so that a run resumes on its own data.
+
+        Example:
+            >>> train.data_digest()  # doctest: +SKIP
+            '1,800,000 rows, 8f14e45f'
+        """
+        return self._digest()
 
     def follow(self) -> Trail:
         """Trail of the states after batches from here on, even if a consumer reads ahead.

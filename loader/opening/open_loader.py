@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,12 +98,14 @@ class Opened:
         device: where they are decoded.
         layout: the columns of a batch.
         schema: the same as a schema.
+        digest: returns a text in which other data differ.
     """
 
     epochs: Epochs
     device: OpenedDevice
     layout: BatchLayout
     schema: Schema
+    digest: Callable[[], str]
 
 
 def open_host(data: Data, transport: BatchMaker) -> OpenedDevice:
@@ -208,4 +211,5 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
         share=share,
     )
     epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait)
-    return Opened(epochs, device, layout, batch_schema(layout, names, data.schema))
+    schema = batch_schema(layout, names, data.schema)
+    return Opened(epochs, device, layout, schema, functools.cache(lambda: data.digest(source)))

@@ -23,6 +23,8 @@ _UNREADABLE = (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException)
 
 # Files whose parsed footers are kept.
 _SCANS = 64
+# Queries of one call: Polars starts a thread for each, and warns of a deadlock at 512.
+_QUERIES = 128
 # Above this many rows a query's time is its reading, below it is its planning.
 JOINED_ROWS = 16384
 
@@ -167,14 +169,18 @@ def _cut(frame: pl.DataFrame, run: Sequence[Piece]) -> list[pl.DataFrame]:
 
 def _collect(queries: list[pl.LazyFrame], rows: int) -> list[pl.DataFrame]:
     """The frames of queries that read `rows` rows in all."""
-    return pl.collect_all(
-        queries,
-        # Streaming takes two thirds of the time for queries of few rows, somewhat more for larger
-        # ones.
-        engine="streaming" if rows <= len(queries) * JOINED_ROWS else "in-memory",
-        # Polars would merge scans of one file, and decode all of it for a few row groups.
-        optimizations=pl.QueryOptFlags(comm_subplan_elim=False),
-    )
+    # Streaming takes two thirds of the time for queries of few rows, somewhat more for larger ones.
+    streams = rows <= len(queries) * JOINED_ROWS
+    return [
+        frame
+        for first in range(0, len(queries), _QUERIES)
+        for frame in pl.collect_all(
+            queries[first : first + _QUERIES],
+            engine="streaming" if streams else "in-memory",
+            # Polars would merge scans of one file, and decode all of it for a few row groups.
+            optimizations=pl.QueryOptFlags(comm_subplan_elim=False),
+        )
+    ]
 
 
 class FrameReader:

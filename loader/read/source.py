@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,6 +44,11 @@ class ParquetData:
         """Read types and row groups from the footers; raises as `read_footers` does."""
         return read_footers(self.files, [*names.features, *names.labels], skip_bad=skip_bad)
 
+    def digest(self, source: ReadableFiles) -> str:
+        """A text in which other data differ, by the footers: sizes, ranges, checksums."""
+        sums = [file.footer_sum for file in source.table.files]
+        return _digest(sum(group.rows for group in source.row_groups), repr(sums).encode())
+
     def reader(
         self, layout: BatchLayout, options: Mapping[str, Any] | None, source: ReadableFiles
     ) -> ChunkReader:
@@ -68,6 +74,12 @@ class FrameData:
         source = frame_source(self.frame, columns)
         return replace(source, skipped=Skipped()) if skip_bad else source
 
+    def digest(self, source: ReadableFiles) -> str:
+        """A text in which other data differ, by all values of the wanted columns."""
+        columns = [pl.col(name).cast(found.polars) for name, found in source.types.items()]
+        hashes = self.frame.select(columns).hash_rows()
+        return _digest(len(hashes), hashes.to_numpy().tobytes())
+
     def reader(
         self, layout: BatchLayout, options: Mapping[str, Any] | None, source: ReadableFiles
     ) -> ChunkReader:
@@ -77,6 +89,10 @@ class FrameData:
                 f"Expected reader_kwargs with files only. Received: {dict(options)} with a frame."
             )
         return _skipping(FrameReader(layout, self.frame), source)
+
+
+def _digest(rows: int, content: bytes) -> str:
+    return f"{rows:,} rows, {zlib.crc32(content):08x}"
 
 
 def _skipping(reader: ChunkReader, source: ReadableFiles) -> ChunkReader:

@@ -235,6 +235,9 @@ def _renamed(config: Any, names: Mapping[str, str]) -> Any:
     """An ensemble's config with other names of its steps."""
     for step in config.ensemble_scheduling.step:
         step.model_name = names[step.model_name]
+    if "preprocessing" in config.parameters:  # else reading it would add it
+        preprocessing = config.parameters["preprocessing"]
+        preprocessing.string_value = names[preprocessing.string_value]
     return config
 
 

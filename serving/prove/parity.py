@@ -201,8 +201,9 @@ def _compare_features(
     client: EnsembleClient, frame: pl.DataFrame, offline: pl.DataFrame, batches: list[slice]
 ) -> list[OutputParity]:
     """The columns of the preprocessing step, from separate requests."""
-    name = client.contract.preprocessing
-    step = client.for_model(name)
+    contract = client.contract
+    # A server may have loaded versions of the step that are newer than the ensemble's.
+    step = client.for_model(contract.preprocessing, contract.preprocessing_version)
     restart("the served features")
     served = pl.concat([step.predict(frame[part]) for part in counted(batches)])
     columns = step.contract.outputs

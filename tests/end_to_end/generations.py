@@ -27,8 +27,8 @@ def generation_of(answer):
     return generation
 
 
-def export(repository, generation, version, column="clicks", **options):
-    """Export a generation; its one input is a column of `ROWS`."""
+def pipeline(generation, column="clicks"):
+    """The workflow and the network of a generation; its one input is a column of `ROWS`."""
     moved = [column] >> ops.LambdaOp(lambda value: value + 10_000 * generation)
     workflow = Workflow(moved).fit(ROWS)
     given = keras.Input((1,), name=column, dtype="int64")
@@ -36,6 +36,12 @@ def export(repository, generation, version, column="clicks", **options):
     score = keras.layers.Dense(1, name="score")
     network = keras.Model({column: given}, score(number))
     score.set_weights([np.ones((1, 1), np.float32), np.array([100.0 * generation], np.float32)])
+    return workflow, network
+
+
+def export(repository, generation, version, column="clicks", **options):
+    """Export a generation."""
+    workflow, network = pipeline(generation, column)
     return export_tensorflow_ensemble(
         network, workflow, "live", repository, version=version, serving=ServingOptions(**options)
     )

@@ -5,12 +5,12 @@ import sys
 import time
 
 import pytest
-from generations import Load, export
+from generations import ROWS, Load, export, pipeline
 from tritonclient.grpc import InferenceServerClient
 
 from exporter import rollback, verify
 from exporter.repository.manifest import file_hashes
-from serving import ServerError, TritonServer
+from serving import EnsembleClient, ServerError, TritonServer, check_parity
 from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
 
@@ -51,6 +51,32 @@ def test_publications_and_a_rollback_under_load(repository):
     assert load.generations == {1, 2, 5}
     assert verify(repository, "live") == report.generation
     assert not list(repository.glob(".*"))
+
+
+def expect_parity(server, generation):
+    with EnsembleClient(server.grpc_url, "live") as client:
+        report = check_parity(client, *pipeline(generation), ROWS)
+    assert report.passed, report
+    assert {output.kind for output in report.outputs} == {"feature", "prediction"}
+
+
+def test_parity_follows_a_rollback_and_a_refused_publication(repository):
+    """Its requests for features go to the step that answers, under its other name or version."""
+    export(repository, 1, 1)
+    with TritonServer(repository) as server:
+        export(repository, 2, 2)
+        sealed_again(other_answers, "live")(repository, "2")
+        with pytest.raises(ServerError, match="Version 1 continues to serve"):
+            server.publish("live")
+        assert ("live_nvt", 2) in loaded(server)
+        expect_parity(server, 1)
+        rollback(repository, "live")
+        export(repository, 2, 2)
+        server.publish("live")
+        expect_parity(server, 2)
+        rollback(repository, "live")
+        server.publish("live")
+        expect_parity(server, 1)
 
 
 def test_a_fused_model_is_published_and_rolled_back_under_load(repository):

@@ -1,5 +1,6 @@
 """A run that was killed goes on as if it had not been."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,14 +10,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from loader import KerasSequenceLoader, LoaderCheckpoint
+from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 from training import TrainingError, models, train
 
 # 30 steps an epoch; shuffled, dropped out, with a schedule: all of it has to be where it was.
 PROGRAM = """
 import os, signal, sys
 import keras, numpy as np
-from loader import KerasSequenceLoader, LoaderCheckpoint
+from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 from training import models, train
 
 folder, die_at = sys.argv[1], int(sys.argv[2])
@@ -97,6 +98,43 @@ def test_of_a_run_that_was_finished_nothing_is_left_to_train(tmp_path):
     assert report.val_auc == pytest.approx(before.val_auc, abs=1e-6)
     for own, other in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(own, other)
+
+
+def other(frame):
+    """Other rows, as many, in as many row groups."""
+    return frame.with_columns(age=pl.col("age") + 1)
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize("of", ["files", "a frame"])
+def test_new_data_are_not_taken_for_those_of_the_checkpoint(tmp_path, of, epochs):
+    """The next night's data in the same checkpoint: neither trained on nor passed over in silence."""
+    night = write(tmp_path / "night", 200)
+    frame = pl.read_parquet(night / "rows.parquet")
+    (tmp_path / "next").mkdir()
+    other(frame).write_parquet(tmp_path / "next/rows.parquet", row_group_size=96)
+    data = {"files": (night, tmp_path / "next"), "a frame": (frame, other(frame))}[of]
+    model, loader = make(data[0])
+    train(model, loader, epochs=1, checkpoint=tmp_path / "checkpoint")
+    fresh, loader = make(data[1])
+    before = fresh.get_weights()
+    with pytest.raises(
+        LoaderError, match=r"data of the checkpoint in .*Received: other data.*folder"
+    ):
+        train(fresh, loader, epochs=epochs, checkpoint=tmp_path / "checkpoint")
+    for own, unread in zip(fresh.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(own, unread)
+
+
+@pytest.mark.parametrize("of", ["files", "a frame"])
+def test_a_copy_of_the_data_is_that_of_the_checkpoint(tmp_path, of):
+    night = write(tmp_path / "night", 200)
+    copy = shutil.copytree(night, tmp_path / "copy")
+    read = {"files": lambda folder: folder, "a frame": pl.read_parquet}[of]
+    for folder in (night, copy):
+        model, loader = make(read(folder))
+        report = train(model, loader, epochs=1, checkpoint=tmp_path / "checkpoint")
+    assert report.samples == 0
 
 
 def test_a_mapped_loader_has_its_checkpoint_too(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ class ParquetFile(NamedTuple):
         changed: time of its last modification, in nanoseconds; of an object its ETag.
         checksums: checksums of its pages, if this package wrote it.
         keys: columns from the names of its folders; columns in the file itself precede them.
+        footer_sum: CRC-32 of the footer, in which files of other contents differ.
     """
 
     path: AnyPath
@@ -70,6 +72,7 @@ class ParquetFile(NamedTuple):
     changed: int | str | None
     checksums: Checksums | None
     keys: tuple[Key, ...] = ()
+    footer_sum: int = 0
 
     @classmethod
     def read(
@@ -104,7 +107,8 @@ class ParquetFile(NamedTuple):
             raise WorkflowError(
                 f"{path} cannot be read as parquet: {_reason(path, error)}"
             ) from error
-        return cls(path, schema, unread, groups, size, changed, checksums, keys), footer
+        found = cls(path, schema, unread, groups, size, changed, checksums, keys, zlib.crc32(raw))
+        return found, footer
 
     @property
     def rows(self) -> int:

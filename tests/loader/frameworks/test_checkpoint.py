@@ -206,7 +206,7 @@ SPOILT = {
     "a list": lambda _: b"[]",
     "no sum": lambda _: b'{"format": 2, "epoch": 0, "loader": {}}',
     "another epoch": lambda content: content.replace(b'"epoch": 1', b'"epoch": 3', 1),
-    "a newer format": edited(format=4),
+    "a newer format": edited(format=5),
     "more": edited(more=1),
     "weights outside": edited(weights="../0123456789abcdef.weights.h5"),
 }
@@ -273,6 +273,26 @@ def test_a_save_that_fails_leaves_the_checkpoint_before(make_prices, damaged, mo
         train(make_prices(), damaged, epochs=2)
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
+
+
+def test_of_two_runs_with_one_folder_the_second_ends_and_the_checkpoint_is_whole(
+    make_prices, tmp_path
+):
+    """A nightly job that is started twice: neither removes or replaces what the other has saved."""
+
+    class OtherRun(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            del logs
+            if epoch == 1:
+                train(make_prices(), tmp_path, epochs=2)
+
+    with pytest.raises(
+        LoaderError, match=r"this run alone to save into .*another run .*of its own"
+    ):
+        train(make_prices(), tmp_path, [OtherRun()])
+    assert LoaderCheckpoint(make_prices(), tmp_path).restore(make_model()) == 2
+    assert len(list(tmp_path.glob("*.weights.h5"))) == 1
+    train(make_prices(), tmp_path)  # resumes
 
 
 def test_another_model(make_prices, tmp_path):

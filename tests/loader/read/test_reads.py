@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from loader import KerasSequenceLoader
+from loader import ArrayLoader, KerasSequenceLoader
 from loader.epochs import Epochs, Settings
 from loader.order.epoch_plan import Piece, Share
 from loader.order.mixing import Mixing
@@ -249,3 +251,15 @@ def test_row_groups_of_any_size_are_read_whole(rows, shuffle, tmp_path):
         np.testing.assert_array_equal(price, np.where(n % 5, n / 2, np.nan).astype(np.float32))
     assert sorted(found) == numbers.tolist()
     assert (found == numbers.tolist()) is not shuffle
+
+
+def test_thousands_of_small_files_are_read_without_a_thread_for_each(tmp_path):
+    """Polars warns of a possible deadlock where one call has more queries than it may have threads."""
+    pl.DataFrame({"price": [1.0], "label": [0]}).write_parquet(tmp_path / "0.parquet")
+    for number in range(1, 1500):
+        (tmp_path / f"{number}.parquet").hardlink_to(tmp_path / "0.parquet")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with ArrayLoader(tmp_path, 100, ["label"], cont_names=["price"]) as loader:
+            assert sum(len(labels) for _, labels in loader) == 1500
+    assert [str(one.message) for one in found] == []
