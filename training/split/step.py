@@ -245,7 +245,9 @@ class SplitStep:
         loss = self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight, training=True)
         if self._target is not self.parts.tower:
             # Losses of layers' activities: the model does not know those of the copies.
-            loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in scope.losses)
+            known = {id(part) for part in self.model.losses}
+            unknown = [part for part in scope.losses if id(part) not in known]
+            loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in unknown)
         return outputs, loss
 
     def _state(self, tower: keras.Model) -> list[keras.Variable]:
