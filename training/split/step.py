@@ -18,6 +18,11 @@ from training.split.cut import SplitModel, cut, is_compilable
 from training.split.exchange import Exchange, by_row
 from training.split.faster_dense import concatenated
 from training.split.precision import faster
+from training.split.refusals import (
+    expect_keras_own_step,
+    expect_no_normalized_weights,
+    expect_not_assigned,
+)
 from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
 from training.tables.side_by_side import side_by_side_of
@@ -209,6 +214,7 @@ class SplitStep:
             with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
                 border = self._look_up(given) if joined else list(map(_joined, given))
                 outputs, loss = self._forward(border, y, weight, scope)
+                expect_not_assigned(self._target.trainable_variables, trainable, scope)
                 scaled = self.model.optimizer.scale_loss(loss)
                 self._track_loss(loss, _rows(given, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
@@ -271,6 +277,8 @@ def cut_for_training(model: keras.Model) -> SplitModel:
         TrainingError: the model cannot be cut, or its step cannot be split.
     """
     parts = cut(model)
+    expect_keras_own_step(model)
+    expect_no_normalized_weights(parts.tower)
     regularized = [
         variable.path
         for variable in parts.lookup.trainable_variables
