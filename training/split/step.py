@@ -153,7 +153,7 @@ class SplitStep:
             return
         self._has_metrics = True
         with tf.init_scope():
-            given = (y, self.model.output, weight)
+            given = (y, self.parts.tower.output, weight)
             y, outputs, weight = keras.tree.map_structure(_one_row, given)
             if len(self.model.outputs) > 1:
                 self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight)

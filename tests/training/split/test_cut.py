@@ -198,6 +198,22 @@ def test_what_cannot_be_split_is_refused(make, message):
         compile_model(make())
 
 
+@pytest.mark.parametrize("inputs", [list, lambda tensors: tensors[0]])
+@pytest.mark.parametrize("outputs", [list, tuple, lambda tensors: tensors[0]])
+def test_one_input_or_output_may_be_in_a_list(inputs, outputs, batches, losses):
+    def model():
+        keras.utils.set_random_seed(0)
+        user = keras.Input((1,), name="userId", dtype="int32")
+        x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)
+        return keras.Model(inputs([user]), outputs([keras.layers.Dense(1, "sigmoid")(x)]))
+
+    dataset = batches(128, 64).map(lambda x, y: (x["userId"], y))
+    plain, split = model(), model()
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=["auc"])
+    compile_model(split, keras.optimizers.SGD(0.1), metrics=["auc"])
+    np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5)
+
+
 def test_losses_of_lookups_are_refused(batches):
     user = keras.Input((1,), name="userId", dtype="int32")
     x = layers.EmbeddingBag(50, 4, activity_regularizer="l2")(user)
