@@ -82,8 +82,9 @@ def train(
             then those for data in which positives are that many times more frequent.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
-            its tables, without regularizers on tables or a `tf.distribute` strategy. Several
-            workers require it.
+            its tables, without regularizers on tables, spectral normalization, a `train_step`,
+            `call` or `compute_loss` of its own, or a `tf.distribute` strategy. Several workers
+            require it.
         precision: the dtype of the dense layers' computation: "float32", or with the split step,
             which it then requires, "bfloat16" or "float16".
         steps_per_execution: how many steps to take for each call from Python, after which callbacks

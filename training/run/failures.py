@@ -19,7 +19,8 @@ def explained(model: keras.Model) -> Iterator[None]:
 
     Raises:
         LoaderError: the data could not be read; the text is the loader's own.
-        TrainingError: no memory for the model, its optimizer or a batch.
+        TrainingError: no memory for the model, its optimizer or a batch, or a `train_step` of the
+            user's that leaves out the metrics.
     """
     try:
         yield
@@ -30,6 +31,13 @@ def explained(model: keras.Model) -> Iterator[None]:
         if found is None:
             raise
         raise LoaderError(found[1]) from error
+    except ValueError as error:
+        if "the metric has not yet been built" not in str(error):
+            raise
+        raise TrainingError(
+            f"Expected a train_step that computes the metrics: self.compute_metrics(x, y, y_pred). "
+            f"Received: that of {type(model).__name__}, which does not. Use metrics=[]."
+        ) from error
     except tf.errors.ResourceExhaustedError as error:
         own, optimizers = (_gigabytes(part) for part in (model, model.optimizer))
         raise TrainingError(

@@ -78,10 +78,15 @@ def compile_settings(
                 f"Expected loss_weights as numbers from 0. Received: {loss_weights!r}."
             )
     if len(names) > 1:
-        counted = {name: [*map(_another, each)] for name, each in counted.items()}
-        return {"loss": losses, "metrics": counted, "loss_weights": weights}
+        each_own = {name: [*map(_another, each)] for name, each in counted.items()}
+        return {
+            "loss": losses,
+            "metrics": each_own if any(each_own.values()) else None,
+            "loss_weights": weights,
+        }
     (one,), (each,) = losses.values(), counted.values()
-    return {"loss": one, "metrics": each, "loss_weights": weights and [*weights.values()]}
+    # Keras expects a step to compute an empty list of metrics, too.
+    return {"loss": one, "metrics": each or None, "loss_weights": weights and [*weights.values()]}
 
 
 def _is_weight(weight: Any) -> bool:

@@ -43,18 +43,29 @@ class RowCount:
     @contextmanager
     def counting(self, model: keras.Model) -> Iterator[None]:
         """Count while the block runs; the model is restored when it ends."""
-        compute = model.compute_metrics
+        own, compute = model.train_step, model.compute_metrics
 
         def counted(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-            label = keras.tree.flatten(y)[0]
-            self._count.assign_add(tf.shape(label, out_type=tf.int64)[0])
+            self._add(x, y)
             return compute(x, y, y_pred, sample_weight=sample_weight)
 
+        def step(data: Any) -> Any:
+            x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+            self._add(x, y)
+            return own(data)
+
+        # A step of the user's need not call `compute_metrics`.
+        is_ours = str(own.__module__).split(".")[0] in {"keras", "training"}
+        name, counting = ("compute_metrics", counted) if is_ours else ("train_step", step)
         # Keras reads the attribute; without an own one the model has its class's method.
-        model.compute_metrics = counted
+        setattr(model, name, counting)
         try:
             yield
         finally:
-            vars(model).pop("compute_metrics", None)
+            vars(model).pop(name, None)
             # They were traced with the count.
             model.train_function = model.test_function = None
+
+    def _add(self, x: Any, y: Any) -> None:
+        by_row = next(part for part in keras.tree.flatten((y, x)) if part is not None)
+        self._count.assign_add(tf.shape(by_row, out_type=tf.int64)[0])

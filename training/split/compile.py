@@ -60,8 +60,8 @@ def compile_model(
         metrics: as in `model.compile`.
         split: False restores Keras' own step.
         precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
-            "float16", for which the loss is scaled. Variables, the last layers and the tables stay
-            float32.
+            "float16", for which the loss is scaled. Variables, the last layers, the tables and
+            layers such as Normalization stay float32; the others are made anew from their config.
         xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
         workers: all workers, from `join_workers`, if several processes train the model, each on its
             own batches of equal size. They start with the weights of the first one, and losses and

@@ -50,7 +50,11 @@ def cut(model: keras.Model) -> SplitModel:
     # Keras would assign an input that the tower shares to the tower, and fail to save the model.
     with kept_histories(model.inputs):
         lookup = keras.Model(model.inputs[0] if sequential else model.input, border)
-        tower = keras.Model(border, model.outputs[0] if sequential else model.output)
+        # Keras' models give the one output of a list without the list.
+        is_alone = sequential or (
+            isinstance(model.output, (list, tuple)) and len(model.outputs) == 1
+        )
+        tower = keras.Model(border, model.outputs[0] if is_alone else model.output)
     return SplitModel(lookup, tower)
 
 

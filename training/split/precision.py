@@ -39,8 +39,8 @@ def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
         xla: whether XLA compiles them.
 
     Returns:
-        A copy; or the tower itself, if nothing can be gained, or if only dense layers could gain
-        and a layer cannot be recreated.
+        A copy, which shares the layers that would compute alike; or the tower itself, if nothing can
+        be gained, or if only dense layers could gain and one cannot be recreated.
 
     Raises:
         TrainingError: a layer cannot be recreated from its config.
@@ -59,13 +59,19 @@ def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
     kept = _last_layers(tower)
 
     def clone(layer: Any) -> Any:
-        config = layer.get_config()
         # A function of keras.ops has no policy: it computes in its inputs' dtype.
         own = getattr(layer, "dtype_policy", None)
-        if policy and layer.name not in kept and own is not None and own.name == "float32":
+        is_rounded = policy and layer.name not in kept and own is not None and own.name == "float32"
+        is_rounded = is_rounded and not _has_statistics(layer)
+        kind = faster_dense(layer, xla)
+        if not is_rounded and kind is None:
+            # A config does not have all: neither the statistics of a Normalization that was adapted
+            # nor attributes that were set later.
+            return layer
+        config = layer.get_config()
+        if is_rounded:
             config["dtype"] = policy
-        kind = faster_dense(layer, xla) or type(layer)
-        return kind.from_config(config)
+        return (kind or type(layer)).from_config(config)
 
     try:
         copy = keras.models.clone_model(tower, clone_function=clone, recursive=True)
@@ -78,6 +84,15 @@ def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
         ) from error
     _check_same(tower, copy)
     return copy
+
+
+def _has_statistics(layer: Any) -> bool:
+    """Whether a layer, or one inside it, derives constants from variables, as Normalization does."""
+    return any(
+        type(part).load_own_variables is not keras.Layer.load_own_variables
+        and not part.trainable_variables
+        for part in layers_of(layer)
+    )
 
 
 def _last_layers(tower: keras.Model) -> set[str]:

@@ -18,6 +18,11 @@ from training.split.cut import SplitModel, cut, is_compilable
 from training.split.exchange import Exchange, by_row
 from training.split.faster_dense import concatenated
 from training.split.precision import faster
+from training.split.refusals import (
+    expect_keras_own_step,
+    expect_no_normalized_weights,
+    expect_not_assigned,
+)
 from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
 from training.tables.side_by_side import side_by_side_of
@@ -148,7 +153,7 @@ class SplitStep:
             return
         self._has_metrics = True
         with tf.init_scope():
-            given = (y, self.model.output, weight)
+            given = (y, self.parts.tower.output, weight)
             y, outputs, weight = keras.tree.map_structure(_one_row, given)
             if len(self.model.outputs) > 1:
                 self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight)
@@ -209,6 +214,7 @@ class SplitStep:
             with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
                 border = self._look_up(given) if joined else list(map(_joined, given))
                 outputs, loss = self._forward(border, y, weight, scope)
+                expect_not_assigned(self._target.trainable_variables, trainable, scope)
                 scaled = self.model.optimizer.scale_loss(loss)
                 self._track_loss(loss, _rows(given, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
@@ -245,7 +251,9 @@ class SplitStep:
         loss = self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight, training=True)
         if self._target is not self.parts.tower:
             # Losses of layers' activities: the model does not know those of the copies.
-            loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in scope.losses)
+            known = {id(part) for part in self.model.losses}
+            unknown = [part for part in scope.losses if id(part) not in known]
+            loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in unknown)
         return outputs, loss
 
     def _state(self, tower: keras.Model) -> list[keras.Variable]:
@@ -269,6 +277,8 @@ def cut_for_training(model: keras.Model) -> SplitModel:
         TrainingError: the model cannot be cut, or its step cannot be split.
     """
     parts = cut(model)
+    expect_keras_own_step(model)
+    expect_no_normalized_weights(parts.tower)
     regularized = [
         variable.path
         for variable in parts.lookup.trainable_variables

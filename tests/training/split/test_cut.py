@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import TrainingError, compile_model, layers, models, optimizers
+from training import TrainingError, compile_model, layers, models, optimizers, train
 from training.split.cut import cut
 
 
@@ -87,9 +87,107 @@ def without_weights():
     return keras.Model(user, layers.EmbeddingBag(50, 1)(user))
 
 
+def functional(kind=keras.Model, hidden=None):
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)
+    x = x if hidden is None else hidden(x)
+    return kind({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+
+
+class OwnStep(keras.Model):
+    """As Keras' guide writes it, of half the loss."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=y_pred) / 2
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(y, y_pred)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+
+class WithoutMetrics(keras.Model):
+    def train_step(self, data):  # noqa: ARG002 - Keras'
+        return {"loss": tf.constant(0.0)}
+
+
+class OwnLoss(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        assert sample_weight is None
+        weight = tf.cast(x["userId"] % 3, tf.float32)
+        return super().compute_loss(x, y, y_pred, weight, training)
+
+
+class OwnCall(keras.Model):
+    def call(self, inputs, training=None):
+        return super().call(inputs, training=training) / 2
+
+
+def normalized():
+    return functional(
+        hidden=keras.layers.SpectralNormalization(keras.layers.Dense(4), power_iterations=50)
+    )
+
+
+@pytest.mark.parametrize("kind", [OwnStep, OwnLoss, OwnCall])
+@pytest.mark.parametrize("metrics", [[], ["auc"]])
+def test_a_step_of_the_users_own_is_taken(kind, metrics, batches):
+    dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    keras.utils.set_random_seed(0)
+    plain = functional(kind)
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=metrics or None)
+    expected = plain.fit(dataset, verbose=0, shuffle=False).history
+    keras.utils.set_random_seed(0)
+    report = train(functional(kind), dataset, optimizer=keras.optimizers.SGD(0.1), metrics=metrics)
+    assert report.samples == 192
+    assert set(report.history) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(report.history[name], values, rtol=1e-5)
+
+
+def test_a_step_that_leaves_out_the_metrics_is_told_of(batches):
+    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    with pytest.raises(TrainingError, match=r"computes the metrics.*WithoutM.*Use metrics=\[\]"):
+        train(functional(WithoutMetrics), dataset)
+
+
+def test_weights_that_a_layer_normalizes_are_assigned(batches):
+    dataset = batches(128, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    model = normalized()
+    train(model, dataset, optimizer=keras.optimizers.SGD(0.0))
+    norm = np.linalg.norm(model.layers[2].layer.kernel.numpy(), ord=2)
+    np.testing.assert_allclose(norm, 1, atol=0.05)
+
+
+def test_a_layer_that_assigns_a_weight_is_refused(batches):
+    class Halved(keras.layers.Layer):
+        def build(self, shape):
+            self.factor = self.add_weight(shape=(shape[-1],), initializer="ones")
+
+        def call(self, x):
+            self.factor.assign(self.factor.value / 2)
+            return x * self.factor
+
+    model = functional(hidden=Halved())
+    compile_model(model)
+    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    with pytest.raises(TrainingError, match=r"do not assign weights.*Received: halved/.*split=Fal"):
+        model.fit(dataset, verbose=0, shuffle=False)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: functional(OwnStep), "Keras' own.*Received.*OwnStep, which defines train_step"),
+        (lambda: functional(OwnLoss), "which defines compute_loss. Use split=False"),
+        (lambda: functional(OwnCall), "which defines call. Use split=False"),
+        (normalized, "do not assign weights.*Received: spectral_norm.*split=False"),
         (subclassed, "functional model.*Received.*split=False, if there is one worker"),
         (regularized, "without a regularizer.*embeddings.*split=False, if there is one worker"),
         (without_weights, "dense layers after its lookups"),
@@ -98,6 +196,22 @@ def without_weights():
 def test_what_cannot_be_split_is_refused(make, message):
     with pytest.raises(TrainingError, match=message):
         compile_model(make())
+
+
+@pytest.mark.parametrize("inputs", [list, lambda tensors: tensors[0]])
+@pytest.mark.parametrize("outputs", [list, tuple, lambda tensors: tensors[0]])
+def test_one_input_or_output_may_be_in_a_list(inputs, outputs, batches, losses):
+    def model():
+        keras.utils.set_random_seed(0)
+        user = keras.Input((1,), name="userId", dtype="int32")
+        x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)
+        return keras.Model(inputs([user]), outputs([keras.layers.Dense(1, "sigmoid")(x)]))
+
+    dataset = batches(128, 64).map(lambda x, y: (x["userId"], y))
+    plain, split = model(), model()
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=["auc"])
+    compile_model(split, keras.optimizers.SGD(0.1), metrics=["auc"])
+    np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5)
 
 
 def test_losses_of_lookups_are_refused(batches):

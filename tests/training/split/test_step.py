@@ -128,3 +128,40 @@ def test_keras_own_step_can_be_had_back(batches, built):
     compile_model(model, split=False)
     assert "train_step" not in vars(model)
     model.fit(batches(64, 64), verbose=0, shuffle=False)
+
+
+class Shifted(keras.layers.Layer):
+    """A layer with an attribute that its config lacks, and a loss of its activity."""
+
+    shift = 0.0
+
+    def call(self, x):
+        self.add_loss(0.01 * tf.reduce_mean(tf.square(x)))
+        return x + self.shift
+
+
+def _adapted(*, nested, shift):
+    keras.utils.set_random_seed(0)
+    inputs = {"userId": keras.Input((1,), name="userId", dtype="int32")}
+    inputs["age"] = keras.Input((1,), name="age")
+    normalized, shifted = keras.layers.Normalization(), Shifted()
+    normalized.adapt(np.array([[900.0], [1000.0], [1100.0]]))
+    shifted.shift = shift
+    both = keras.Sequential([normalized, shifted])
+    age = both(inputs["age"]) if nested else shifted(normalized(inputs["age"]))
+    user = layers.DenseFeatures({"userId": (50, 8)})({"userId": inputs["userId"]})
+    x = keras.layers.Dense(8, "relu")(keras.layers.Concatenate()([user, age]))
+    return keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(x))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("options", "shift", "rtol"),
+    [({}, -0.5, 1e-5), ({"xla": True}, -0.5, 1e-5), ({"precision": "bfloat16"}, 0.0, 1e-2)],
+)
+def test_what_no_config_has_counts(batches, losses, options, shift, rtol, nested):
+    plain, split = (_adapted(nested=nested, shift=shift) for _ in range(2))
+    dataset = batches(256, 64).map(lambda x, y: ({"userId": x["userId"], "age": 900 + 200 * y}, y))
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
+    compile_model(split, keras.optimizers.SGD(0.1), **options)
+    np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=rtol)

@@ -1,0 +1,66 @@
+"""Models whose step cannot be split, since it would leave out code that Keras calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+
+from training.errors import TrainingError
+from training.private import layers_of
+
+# The split step takes the place of these; it calls the others, such as `compute_metrics`.
+_REPLACED = ("train_step", "make_train_function", "call", "compute_loss")
+
+
+def expect_keras_own_step(model: keras.Model) -> None:
+    """Raise TrainingError if a class of the user's defines a part of the training step."""
+    own = [name for name in _REPLACED if not _is_keras_own(type(model), name)]
+    if own:
+        raise TrainingError(
+            f"Expected a model with Keras' own {', '.join(_REPLACED)}, to split its step. "
+            f"Received: {model.name!r} of {type(model).__name__}, which defines {', '.join(own)}. "
+            "Use split=False, if there is one worker."
+        )
+
+
+def expect_no_normalized_weights(tower: keras.Model) -> None:
+    """Raise TrainingError if a layer assigns weights that are trained, as the step assigns none."""
+    normalized = [
+        layer.name
+        for layer in layers_of(tower)
+        if isinstance(layer, keras.layers.SpectralNormalization)
+    ]
+    if normalized:
+        raise _assigned(normalized)
+
+
+def expect_not_assigned(
+    weights: Sequence[keras.Variable], values: Sequence[object], scope: keras.StatelessScope
+) -> None:
+    """Raise TrainingError if a layer has assigned a weight that is trained.
+
+    Args:
+        weights: variables.
+        values: their values at the step's begin.
+        scope: in which the layers were called.
+    """
+    assigned = [
+        weight.path
+        for weight, value in zip(weights, values, strict=True)
+        if scope.get_current_value(weight) is not value
+    ]
+    if assigned:
+        raise _assigned(assigned)
+
+
+def _assigned(names: Sequence[str]) -> TrainingError:
+    return TrainingError(
+        "Expected layers that do not assign weights that are trained, to split the step. "
+        f"Received: {', '.join(names)}. Use split=False, if there is one worker."
+    )
+
+
+def _is_keras_own(kind: type, name: str) -> bool:
+    # `__module__` of a method is the module that defines it, even in a subclass.
+    return str(getattr(kind, name).__module__).split(".")[0] == "keras"
