@@ -230,10 +230,9 @@ def _order(data: KerasSequenceLoader) -> dict[str, Any]:
     if data.global_size == 1:
         return own
     state = data.get_state()
-    order = (
-        "order of rows, by the loader's files, row groups, shuffle, parts_per_chunk and buffer_size"
-    )
-    return own | {"seed of the loader": state["seed"], order: state["order"]}
+    order = "order of rows, by the loader's row groups, shuffle, parts_per_chunk and buffer_size"
+    order_of = {"seed of the loader": state["seed"], order: state["order"]}
+    return own | order_of | {"data of the loader": data.data_digest()}
 
 
 def _saver(

@@ -17,7 +17,7 @@ from training import TrainingError, models, train
 PROGRAM = """
 import os, signal, sys
 import keras, numpy as np
-from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
+from loader import KerasSequenceLoader, LoaderCheckpoint
 from training import models, train
 
 folder, die_at = sys.argv[1], int(sys.argv[2])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import polars as pl
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
@@ -190,6 +191,9 @@ def different(rows, workers):
     odd = load(rows, "lists", rank, workers.size, BATCH + rank)
     alone = load(rows, "lists", 0, 1 if rank else 2)
     reseeded = load(rows, "lists", rank, workers.size, seed=3 + rank)
+    other_file = pl.read_parquet(rows).with_columns(age=pl.col("age") + rank)
+    other_file.write_parquet(f"other{rank}.parquet", row_group_size=32)
+    replaced = load(f"other{rank}.parquet", "lists", rank, workers.size)
     reordered = load(rows, "lists", rank, workers.size, shuffle=rank > 0)
     other_fit = make("lists")
     for layer in other_fit.layers:
@@ -208,6 +212,7 @@ def different(rows, workers):
         "steps": run(data=alone),
         "seed": run(data=reseeded),
         "order": run(data=reordered),
+        "data": run(data=replaced),
         "fit": run(other_fit),
         "share": run(data=load(rows, "lists", 0, workers.size)),
         "shares": run(data=load(rows, "lists", rank, workers.size + 1)),
