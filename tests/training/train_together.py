@@ -191,9 +191,10 @@ def different(rows, workers):
     odd = load(rows, "lists", rank, workers.size, BATCH + rank)
     alone = load(rows, "lists", 0, 1 if rank else 2)
     reseeded = load(rows, "lists", rank, workers.size, seed=3 + rank)
-    other_file = pl.read_parquet(rows).with_columns(age=pl.col("age") + rank)
-    other_file.write_parquet(f"other{rank}.parquet", row_group_size=32)
-    replaced = load(f"other{rank}.parquet", "lists", rank, workers.size)
+    other_file = Path(rows).with_name(f"other{rank}.parquet")
+    older = pl.read_parquet(rows).with_columns(age=pl.col("age") + rank)
+    older.write_parquet(other_file, row_group_size=32)
+    replaced = load(other_file, "lists", rank, workers.size)
     reordered = load(rows, "lists", rank, workers.size, shuffle=rank > 0)
     other_fit = make("lists")
     for layer in other_fit.layers:
