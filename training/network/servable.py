@@ -34,6 +34,8 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
     """
     try:
         made = concrete_function(function, signature)
+    except TrainingError:
+        raise
     except Exception as error:  # a user's layer may raise any type
         raise TrainingError(
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "
