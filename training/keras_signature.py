@@ -83,14 +83,16 @@ def _is_auto_named(operation: Any) -> bool:
 
 def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
     check_name(side, name)
-    if getattr(tensor, "sparse", False) or getattr(tensor, "ragged", False):
+    # Of an output only TensorFlow knows: Keras takes x * 5.0 for sparse.
+    is_input = side == "input"
+    if is_input and (getattr(tensor, "sparse", False) or getattr(tensor, "ragged", False)):
         raise TrainingError(
-            f"Expected the {side} {name!r} to be dense. Received: a sparse or ragged tensor. Take "
+            f"Expected the input {name!r} to be dense. Received: a sparse or ragged tensor. Take "
             "a list as a pair of inputs, values and row lengths: training.layers.EmbeddingBag."
         )
     shape = tuple(tensor.shape)
     if len(shape) != 2 or shape[0] is not None or shape[1] is None:
-        remedy = "keras.Input(shape=(k,))" if side == "input" else "keras.layers.Reshape((k,))"
+        remedy = "keras.Input(shape=(k,))" if is_input else "keras.layers.Reshape((k,))"
         raise TrainingError(
             f"Expected the {side} {name!r} of shape (None, k): any number of rows, k columns. "
             f"Received: {shape}. Use {remedy}."

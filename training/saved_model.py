@@ -101,9 +101,19 @@ def network_function(model: keras.Model, signature: ModelSignature) -> Callable[
         inputs = keras.tree.pack_sequence_as(structure, flat)
         with for_few_rows():
             outputs = keras.tree.flatten(model(inputs, training=False))
-        return {spec.name: value for spec, value in zip(signature.outputs, outputs, strict=True)}
+        named = zip(signature.outputs, outputs, strict=True)
+        return {spec.name: _dense(spec.name, value) for spec, value in named}
 
     return serve
+
+
+def _dense(name: str, value: Any) -> tf.Tensor:
+    if isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TrainingError(
+            f"Expected the output {name!r} to be dense. Received: a {type(value).__name__}. Return "
+            "tf.sparse.to_dense(...), or .to_tensor(shape=[None, k]) of a ragged tensor."
+        )
+    return value
 
 
 def concrete_function(function: Callable[..., Any], signature: ModelSignature) -> Any:

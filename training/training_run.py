@@ -64,7 +64,8 @@ def train(
 
     Args:
         model: a Keras model. With several outputs the data has a label for each: by name, or in the
-            same order if they are a list.
+            same order if they are a list. To train some of them, pass a model of these, which shares
+            the weights: `keras.Model(model.input, {"click": model.output["click"]})`.
         train_data: a `KerasSequenceLoader`, a `tf.data.Dataset` or a distributed one, a
             `keras.utils.PyDataset`, or a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.

@@ -15,7 +15,7 @@ class SizedDataset(HandleDataset):
 
     Keras asks for the length before the first epoch, and without it warns that data ran out.
     `tf.data.experimental.assert_cardinality` would fail on a resumed epoch, which is shorter. The
-    results of `map` and `prefetch` know their length too.
+    results of `map`, `prefetch`, `take` and `skip` know their length too.
 
     Args:
         dataset: source of the elements.
@@ -59,3 +59,29 @@ class SizedDataset(HandleDataset):
     def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
         """`tf.data.Dataset.prefetch`, keeping the length."""
         return SizedDataset(super().prefetch(*args, **kwargs), self._size)
+
+    def take(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        """`tf.data.Dataset.take`, with a length if `count` is a number."""
+        taken = super().take(count, *args, **kwargs)
+        number = _known(count)
+        if number is None:
+            return taken
+        everything = number < 0 or 0 <= self._size <= number
+        return SizedDataset(taken, self._size if everything else number)
+
+    def skip(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        """`tf.data.Dataset.skip`, with a length if `count` is a number."""
+        rest = super().skip(count, *args, **kwargs)
+        number = _known(count)
+        if number is None:
+            return rest
+        if number < 0:
+            return SizedDataset(rest, 0)
+        is_endless = self._size == tf.data.INFINITE_CARDINALITY
+        return SizedDataset(rest, self._size if is_endless else max(0, self._size - number))
+
+
+def _known(count: Any) -> int | None:
+    """A number of elements, or None for a tensor of a graph."""
+    value = tf.get_static_value(tf.convert_to_tensor(count))
+    return None if value is None else int(value)

@@ -218,3 +218,22 @@ def test_a_disk_that_fails_in_the_end_is_told_of_and_leaves_nothing_behind(
     with pytest.raises(TrainingError, match=r"able to write .*saved\. .*Input/output error"):
         save_model(model, tmp_path / "saved")
     assert not any(tmp_path.iterdir())
+
+
+def test_an_output_that_is_multiplied_is_dense(tmp_path):
+    x = keras.Input((2,), name="x")
+    model = keras.Model(x, {"stars": keras.ops.sigmoid(keras.layers.Dense(1)(x)) * 5.0})
+    save_model(model, tmp_path / "model")
+    rows = np.ones((3, 2), "float32")
+    _, answer = restored(tmp_path / "model")
+    np.testing.assert_allclose(
+        answer({"x": rows})["stars"], model.predict(rows, verbose=0)["stars"]
+    )
+
+
+def test_a_sparse_output_is_refused(tmp_path):
+    x = keras.Input((2,), name="x")
+    model = keras.Model(x, {"y": keras.layers.Lambda(tf.sparse.from_dense, output_shape=(2,))(x)})
+    with pytest.raises(TrainingError, match=r"output 'y' to be dense.*SparseTensor.*to_dense"):
+        save_model(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -34,6 +34,8 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
     """
     try:
         made = concrete_function(function, signature)
+    except TrainingError:
+        raise
     except Exception as error:  # a user's layer may raise any type
         raise TrainingError(
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "
@@ -43,9 +45,13 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
         have = made.structured_outputs[output.name]
         fits = have.dtype.name == output.dtype and have.shape.is_compatible_with(output.shape)
         if not fits or (have.shape.rank and have.shape[0] is not None):
+            # Keras itself has the ones of IntegerLookup(output_mode="one_hot") as floats.
+            numbers = output.dtype != "string" and have.dtype != tf.string
+            cast = f", or put keras.ops.cast(output, {output.dtype!r}) behind it" * numbers
             raise TrainingError(
                 f"Expected the output {output}, as Keras has it. Received: {have.dtype.name} "
-                f"{have.shape} from TensorFlow. Fix the output_shape or dtype of the layer that makes it."
+                f"{have.shape} from TensorFlow. Fix the output_shape or dtype of the layer that "
+                f"makes it{cast}."
             )
     expect_servable(made)
     return made

@@ -53,6 +53,12 @@ def check_labels(model: keras.Model, y: Any, weight: Any, data: Any, argument: s
             f"Name them in the loader, label_names={names}, or make them in its "
             "map(lambda x, y: (x, {output: label, ...}))."
         )
+        if isinstance(outputs, Mapping) and isinstance(y, Mapping) and set(y) < set(names):
+            kept = ", ".join(f"{name!r}: model.output[{name!r}]" for name in y)
+            remedy += (
+                " To train these outputs alone, train a model of them, which shares the weights: "
+                f"keras.Model(model.input, {{{kept}}})."
+            )
     raise TrainingError(
         f"Expected {labels} in {argument}, as the model has {has}. Received: {_shown(y, data)}. {remedy}"
     )

@@ -32,12 +32,13 @@ def without_symbols(tensor):
 UNSERVABLE = {
     "another dtype": (
         lambda x: tf.cast(x, tf.int32),
-        r"output y float32 \[N, 1\], as Keras has it\. Received: int32 \(None, 1\)",
+        r"output y float32 \[N, 1\], as Keras has it\. Received: int32 \(None, 1\).*cast\(output, 'float32'\)",
     ),
     "a dtype that Triton has not": (lambda x: tf.cast(x, tf.complex64), "Received: complex64"),
     "another width": (lambda x: tf.concat([x, x], 1), r"Received: float32 \(None, 2\)"),
     "one row for all": (lambda x: tf.reduce_sum(x, 0, keepdims=True), r"float32 \(1, 1\)"),
     "a rank": (tf.reduce_sum, r"float32 \(\)"),
+    "a sparse tensor": (tf.sparse.from_dense, "output 'y' to be dense. Received: a SparseTensor"),
     "Python": (in_python, "TensorFlow's operations. Received: PyFunc, which calls Python"),
     "Python in a branch": (in_python_now_and_then, "Received: PyFunc"),
     "a layer that raises": (without_symbols, "RuntimeError: .*A layer's own words"),
@@ -52,6 +53,27 @@ def test_a_network_that_no_server_could_load_is_refused(case, runtime, export, t
     with pytest.raises(ExportError, match=reason):
         export(model, serving=ServingOptions(runtime=runtime))
     assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_an_output_that_is_multiplied_is_dense(runtime, export):
+    price = keras.Input((1,), name="price")
+    stars = keras.ops.sigmoid(keras.layers.Dense(1)(price)) * 5.0
+    assert stars.sparse  # as Keras has it
+    report = export(keras.Model(price, {"stars": stars}), serving=ServingOptions(runtime=runtime))
+    assert "stars float32[N, 1]" in str(report)
+
+
+def test_a_dtype_that_keras_has_wrong_can_be_cast(export):
+    price = keras.Input((1,), name="price")
+    whole = keras.ops.cast(price, "int64")
+    ones = keras.layers.IntegerLookup(vocabulary=[1, 2], output_mode="one_hot")(whole)
+    with pytest.raises(
+        ExportError, match=r"Received: int64 .*keras\.ops\.cast\(output, 'float32'\)"
+    ):
+        export(keras.Model(price, {"ones": ones}))
+    report = export(keras.Model(price, {"ones": keras.ops.cast(ones, "float32")}))
+    assert "ones float32[N, 3]" in str(report)
 
 
 def test_weights_that_are_not_finite_are_refused(export):

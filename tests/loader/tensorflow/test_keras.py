@@ -173,6 +173,34 @@ def test_checkpoint_in_the_midst_of_fit_resumes(make, model, users):
     assert users(resumed) == users(make(cont_names=[], batch_size=100))[400:]
 
 
+@pytest.mark.parametrize("count", [0, 2, 99, -1, np.int64(3), tf.constant(3, tf.int64)])
+def test_parts_of_the_data_know_their_length(valid, count):
+    whole = [*range(len(valid))]
+    mapped = valid.map(lambda x, y: (x, y, tf.ones_like(y)))
+    for data, expected in ((valid, whole), (mapped, whole), (valid.repeat(2), [*whole, *whole])):
+        for part in (data.take(count), data.skip(count)):
+            assert len(part) == part.cardinality() == len(list(part))
+        assert len(data.take(count)) == (len(expected) if count < 0 else len(expected[:count]))
+    assert len(valid.repeat().take(5)) == 5
+    assert valid.repeat().skip(5).cardinality() == tf.data.INFINITE_CARDINALITY
+
+
+def test_a_part_is_trained_on_without_a_warning(model, train, valid):
+    # Keras warns that data ran out if it has not known the length; warnings are errors here.
+    history = model.fit(
+        train.take(3), validation_data=valid.skip(1), epochs=2, verbose=0, shuffle=False
+    )
+    assert len(history.history["val_loss"]) == 2
+
+
+def test_a_count_that_only_a_graph_knows(train):
+    @tf.function
+    def rows(count):
+        return train.take(count).reduce(0, lambda n, batch: n + tf.shape(batch[1])[0])
+
+    assert rows(tf.constant(2, tf.int64)) == rows(2) > 0
+
+
 def test_dataset_methods(train, valid, users):
     assert isinstance(train, tf.data.Dataset)
     assert len(users(valid.take(2))) == 192

@@ -272,3 +272,16 @@ def test_settings_by_name_for_an_output_without_one():
     model = keras.Model({"a": a}, keras.layers.Dense(1, "sigmoid")(a))
     with pytest.raises(TrainingError, match=r"loss for the one output\. Received: click"):
         train(model, (X, CLICK), loss={"click": "mse"})
+
+
+def test_an_output_without_a_label_is_trained_in_a_model_of_the_others():
+    model = make_model(named=True)
+    remedy = (
+        r"train a model of them.*keras\.Model\(model\.input, {'click': model\.output\['click'\]}\)"
+    )
+    with pytest.raises(TrainingError, match=remedy):
+        train(model, (X, {"click": CLICK}))
+    clicks = keras.Model(model.input, {"click": model.output["click"]})
+    before = model.get_layer("click").get_weights()[0]
+    train(clicks, (X, {"click": CLICK}), optimizer="sgd")
+    assert not np.array_equal(model.get_layer("click").get_weights()[0], before)
