@@ -19,6 +19,12 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 
+def origin(function: object) -> str:
+    """The package that defines a function or a method, "" for None."""
+    # Of a method that a class inherits, it is the module of the base class.
+    return str(getattr(function, "__module__", "")).split(".")[0] if function else ""
+
+
 def layers_of(layer: keras.Layer) -> list[keras.Layer]:
     """A layer, or a model, and all layers inside it."""
     return list(layer._flatten_layers())  # noqa: SLF001

@@ -9,6 +9,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.private import origin
+
 
 class RowCount:
     """The rows that a model's steps take, counted inside the steps.
@@ -55,7 +57,7 @@ class RowCount:
             return own(data)
 
         # A step of the user's need not call `compute_metrics`.
-        is_ours = str(own.__module__).split(".")[0] in {"keras", "training"}
+        is_ours = origin(own) in ("keras", "training")
         name, counting = ("compute_metrics", counted) if is_ours else ("train_step", step)
         # Keras reads the attribute; without an own one the model has its class's method.
         setattr(model, name, counting)

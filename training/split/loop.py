@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from training.parallel.failures import together, wait_for_gpu
+from training.private import origin
 from training.split.exchange import Exchange
 
 
@@ -60,10 +61,11 @@ def install_lookups(model: keras.Model, exchange: Exchange) -> None:
 
 
 def uninstall(model: keras.Model) -> None:
-    """Restore Keras' own functions for training, evaluation and prediction."""
+    """Restore the model's own functions for training, evaluation and prediction."""
     for kind in ("train", "test", "predict"):
-        vars(model).pop(f"make_{kind}_function", None)
-        vars(model).pop(f"{kind}_step", None)
+        for name in (f"make_{kind}_function", f"{kind}_step"):
+            if origin(vars(model).get(name)) == "training":
+                del vars(model)[name]
 
 
 class _TrainFunction:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import keras
 
 from training.errors import TrainingError
-from training.private import layers_of
+from training.private import layers_of, origin
 
 # The split step takes the place of these; it calls the others, such as `compute_metrics`.
 _REPLACED = ("train_step", "make_train_function", "call", "compute_loss")
 
 
 def expect_keras_own_step(model: keras.Model) -> None:
-    """Raise TrainingError if a class of the user's defines a part of the training step."""
-    own = [name for name in _REPLACED if not _is_keras_own(type(model), name)]
+    """Raise TrainingError if a part of the training step is the user's."""
+    own = [name for name in _REPLACED if origin(getattr(model, name)) not in ("keras", "training")]
     if own:
         raise TrainingError(
             f"Expected a model with Keras' own {', '.join(_REPLACED)}, to split its step. "
@@ -59,8 +59,3 @@ def _assigned(names: Sequence[str]) -> TrainingError:
         "Expected layers that do not assign weights that are trained, to split the step. "
         f"Received: {', '.join(names)}. Use split=False, if there is one worker."
     )
-
-
-def _is_keras_own(kind: type, name: str) -> bool:
-    # `__module__` of a method is the module that defines it, even in a subclass.
-    return str(getattr(kind, name).__module__).split(".")[0] == "keras"

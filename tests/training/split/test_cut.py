@@ -135,7 +135,14 @@ def normalized():
     )
 
 
-@pytest.mark.parametrize("kind", [OwnStep, OwnLoss, OwnCall])
+def assigned(inputs, outputs):
+    """A model that is given a step, without a class for it."""
+    model = keras.Model(inputs, outputs)
+    model.train_step = lambda data: OwnStep.train_step(model, data)
+    return model
+
+
+@pytest.mark.parametrize("kind", [OwnStep, OwnLoss, OwnCall, assigned])
 @pytest.mark.parametrize("metrics", [[], ["auc"]])
 def test_a_step_of_the_users_own_is_taken(kind, metrics, batches):
     dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
@@ -185,6 +192,7 @@ def test_a_layer_that_assigns_a_weight_is_refused(batches):
     ("make", "message"),
     [
         (lambda: functional(OwnStep), "Keras' own.*Received.*OwnStep, which defines train_step"),
+        (lambda: functional(assigned), "Received.*Functional, which defines train_step"),
         (lambda: functional(OwnLoss), "which defines compute_loss. Use split=False"),
         (lambda: functional(OwnCall), "which defines call. Use split=False"),
         (normalized, "do not assign weights.*Received: spectral_norm.*split=False"),
