@@ -24,6 +24,15 @@ def expect_keras_own_step(model: keras.Model) -> None:
         )
 
 
+def expect_no_losses(found: Sequence[object]) -> None:
+    """Raise TrainingError if layers up to the lookups have losses of their own."""
+    if found:
+        raise TrainingError(
+            "Expected no losses (activity_regularizer, add_loss) of layers up to the lookups, to "
+            f"split the step. Received: {len(found)}. Use split=False, if there is one worker."
+        )
+
+
 def expect_no_normalized_weights(tower: keras.Model) -> None:
     """Raise TrainingError if a layer assigns weights that are trained, as the step assigns none."""
     normalized = [

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
+from training.private import layers_of
 from training.sharding.layout import layout_of
 from training.split import replicas
 from training.split.choice import either
@@ -20,6 +21,7 @@ from training.split.faster_dense import concatenated
 from training.split.precision import faster
 from training.split.refusals import (
     expect_keras_own_step,
+    expect_no_losses,
     expect_no_normalized_weights,
     expect_not_assigned,
 )
@@ -179,12 +181,7 @@ class SplitStep:
     def _look_up(self, x: Any) -> list[tf.Tensor]:
         """Inputs of the tower."""
         border = keras.tree.flatten(self.parts.lookup(x, training=True))
-        if self.parts.lookup.losses:
-            raise TrainingError(
-                "Expected no losses (activity_regularizer, add_loss) of layers up to the lookups, "
-                f"to split the step. Received: {len(self.parts.lookup.losses)}. "
-                "Use split=False, if there is one worker."
-            )
+        expect_no_losses(self.parts.lookup.losses)
         return border
 
     def _run(self, given: Any, y: Any, weight: Any, *, joined: bool) -> _Result:
@@ -279,6 +276,8 @@ def cut_for_training(model: keras.Model) -> SplitModel:
     parts = cut(model)
     expect_keras_own_step(model)
     expect_no_normalized_weights(parts.tower)
+    regularizers = (getattr(each, "activity_regularizer", None) for each in layers_of(parts.lookup))
+    expect_no_losses([regularizer for regularizer in regularizers if regularizer is not None])
     regularized = [
         variable.path
         for variable in parts.lookup.trainable_variables

@@ -222,14 +222,27 @@ def test_one_input_or_output_may_be_in_a_list(inputs, outputs, batches, losses):
     np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5)
 
 
-def test_losses_of_lookups_are_refused(batches):
+def with_losses(table):
     user = keras.Input((1,), name="userId", dtype="int32")
-    x = layers.EmbeddingBag(50, 4, activity_regularizer="l2")(user)
-    model = keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
-    compile_model(model)
-    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    return keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(table(user)))
+
+
+class AddsLoss(layers.EmbeddingBag):
+    def call(self, inputs):
+        self.add_loss(tf.constant(1.0))
+        return super().call(inputs)
+
+
+def test_losses_of_lookups_are_refused(batches):
+    active = with_losses(layers.EmbeddingBag(50, 4, activity_regularizer="l2"))
     with pytest.raises(TrainingError, match=r"no losses.*Received: 1\. Use split=False"):
-        model.fit(dataset, verbose=0, shuffle=False)
+        compile_model(active)
+    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    assert train(active, dataset).samples == 64  # by Keras' step
+    adding = with_losses(AddsLoss(50, 4))
+    compile_model(adding)
+    with pytest.raises(TrainingError, match=r"no losses.*Received: 1\. Use split=False"):
+        adding.fit(dataset, verbose=0, shuffle=False)
 
 
 def test_ids_that_are_to_be_checked_are_checked_with_xla_too(batches):
