@@ -158,7 +158,9 @@ def _is_random(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
     if node.op_type != "Dropout":
         return node.op_type in _RANDOM
     training = [name for name in node.input[2:] if name]
-    given = (t for t in graph.initializer if t.name in training)
+    constants = {n.output[0]: n.attribute for n in graph.node if n.op_type == "Constant"}
+    inside = (a.t for name in training for a in constants.get(name, ()) if a.HasField("t"))
+    given = (*(t for t in graph.initializer if t.name in training), *inside)
     return training != [] and next((bool(numpy_helper.to_array(t)) for t in given), True)
 
 
