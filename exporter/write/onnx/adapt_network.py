@@ -23,6 +23,7 @@ from training.signature import TensorSpec
 from workflow.errors import in_a_line
 from workflow.expressions.onnx import IR_VERSION, OPSET
 from workflow.schema.dtypes import DTYPES
+from workflow.wire.request_rules import VALUES
 
 # Weights with more bytes stay outside of the graph until it is written.
 LARGE = 100_000
@@ -132,7 +133,9 @@ def _columns(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[on
 
 def _info(spec: TensorSpec) -> onnx.ValueInfoProto:
     dtype = TensorProto.DataType.Value(DTYPES[spec.dtype].onnx)
-    return helper.make_tensor_value_info(spec.name, dtype, [_ROWS, spec.shape[1]])
+    # onnxruntime reuses memory for another tensor whose sizes have the same names.
+    rows = f"elements of {spec.name}" if spec.name.endswith(VALUES) else _ROWS
+    return helper.make_tensor_value_info(spec.name, dtype, [rows, spec.shape[1]])
 
 
 def _take_tables(graph: onnx.GraphProto, folder: Path | None) -> dict[str, Table]:

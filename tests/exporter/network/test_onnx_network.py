@@ -458,3 +458,25 @@ def test_constants_of_operations_in_a_file_of_their_own(opset, export, tmp_path)
     assert (tmp_path / "weights.bin").stat().st_size >= 400
     ask = asked(export(path, runtime="fused_onnx"))
     assert ask(price=[2.0])["y"].max() == 200
+
+
+def test_elements_of_lists_are_no_rows(export, tmp_path):
+    """onnxruntime would reuse the memory of a list's elements for the rows, and fail."""
+    nodes = [
+        helper.make_node("Cast", ["genres__values"], ["element"], to=TensorProto.FLOAT),
+        helper.make_node("Sqrt", ["element"], ["root"]),
+        helper.make_node("Mul", ["root", "zero"], ["none"]),
+        helper.make_node("ReduceSum", ["none"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["genres__nnzs"], ["length"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["length", "sum"], ["more"]),
+        helper.make_node("Sqrt", ["more"], ["y"]),
+    ]
+    network = model_of(
+        nodes,
+        {"genres__values": ["V", 1], "genres__nnzs": ["N", 1]},
+        {"y": ["N", 1]},
+        [numpy_helper.from_array(np.array(0, np.float32), "zero")],
+        dtype=TensorProto.INT64,
+        y=TensorProto.FLOAT,
+    )
+    assert export(network, runtime="onnx").published
