@@ -144,7 +144,8 @@ class OnnxFile:
                 raise TrainingError(
                     "Expected a network without control flow, whose operations are the same for "
                     f"every request. Received: {node.op_type} {node.name!r} in {self._where}. Export "
-                    "it in evaluation mode and by tracing, or write it with Where."
+                    "it in evaluation mode and by tracing, or write it with Where; in place of PyTorch's "
+                    "EmbeddingBag, which becomes a loop, sum an Embedding of padded lists."
                 )
         if graph.sparse_initializer:
             raise TrainingError(

@@ -160,7 +160,10 @@ NETWORKS = {
         lambda: half(TensorProto.FLOAT16),
         r"'price' .*of a dtype among bool, .*string\. Received: float16\. Export it with a float32",
     ),
-    "control flow": (with_if, r"without control flow.* Received: If '/branch' in the ModelProto"),
+    "control flow": (
+        with_if,
+        r"without control flow.* Received: If '/branch' in the ModelProto.*EmbeddingBag.*padded lists",
+    ),
     "sparse weights": (sparse, "of dense weights. Received: the sparse 'w'"),
     "weights elsewhere": (
         outside,

@@ -460,7 +460,7 @@ def test_constants_of_operations_in_a_file_of_their_own(opset, export, tmp_path)
     assert ask(price=[2.0])["y"].max() == 200
 
 
-def test_elements_of_lists_are_no_rows(export, tmp_path):
+def test_elements_of_lists_are_no_rows(export):
     """onnxruntime would reuse the memory of a list's elements for the rows, and fail."""
     nodes = [
         helper.make_node("Cast", ["genres__values"], ["element"], to=TensorProto.FLOAT),
