@@ -152,8 +152,8 @@ def _take_tables(graph: onnx.GraphProto, folder: Path | None) -> dict[str, Table
 
 
 def _size(tensor: TensorProto) -> int:
-    if not _is_outside(tensor):
-        return len(tensor.raw_data)
+    if tensor.data_type == TensorProto.STRING:
+        return 0
     width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     return int(np.prod(tensor.dims)) * width
 

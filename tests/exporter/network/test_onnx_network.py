@@ -280,7 +280,7 @@ def test_what_is_added_to_encoded_columns_is_added_once(export):
 
 
 def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
-    """Also if the user's lies in a file of its own."""
+    """Also if the user's lies in a file of its own, or its numbers are no bytes, as of `make_tensor`."""
     monkeypatch.setattr(onnx_model, "EMBEDDED_BYTES", 500_000)
     table = np.arange(24 * 10_000, dtype=np.float32).reshape(24, -1)
     nodes = [
@@ -302,6 +302,14 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
     report = export(path, runtime="fused_onnx", golden_rows={"hour": [3]})
     tables = report.paths["clicks"] / "tables.data"
     assert tables.stat().st_size == table.nbytes
+    inside = onnx.load(path)
+    numbers = helper.make_tensor("table", TensorProto.FLOAT, table.shape, table.ravel().tolist())
+    assert not numbers.raw_data
+    others = [tensor for tensor in inside.graph.initializer if tensor.name != "table"]
+    del inside.graph.initializer[:]
+    inside.graph.initializer.extend([*others, numbers])
+    report = export(inside, "numbers", runtime="fused_onnx", golden_rows={"hour": [3]})
+    assert (report.paths["numbers"] / "tables.data").read_bytes() == table.tobytes()
 
 
 def of_float64(constants, *nodes):
