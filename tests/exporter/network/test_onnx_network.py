@@ -312,6 +312,33 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
     assert (report.paths["numbers"] / "tables.data").read_bytes() == table.tobytes()
 
 
+def test_a_large_table_of_four_bits_a_number(export, monkeypatch):
+    """As quantized embeddings are; two numbers are a byte."""
+    monkeypatch.setattr(onnx_model, "EMBEDDED_BYTES", 50_000)
+    table = np.arange(24 * 10_000).reshape(24, -1) % 8
+    packed = helper.make_tensor("table", TensorProto.UINT4, table.shape, table.ravel().tolist())
+    nodes = [
+        helper.make_node("DequantizeLinear", ["table", "scale"], ["numbers"]),
+        helper.make_node("Gather", ["numbers", "hour"], ["rows"]),
+        helper.make_node("Squeeze", ["rows", "axis"], ["row"]),
+        helper.make_node("Slice", ["row", "first", "last", "axis"], ["y"]),
+    ]
+    constants = {"scale": np.float32(0.5), "axis": [1], "first": [1], "last": [4]}
+    network = model_of(
+        nodes,
+        {"hour": ["N", 1]},
+        {"y": ["N", 3]},
+        [packed, *(numpy_helper.from_array(np.array(v), n) for n, v in constants.items())],
+        dtype=TensorProto.INT64,
+        y=TensorProto.FLOAT,
+        opset=21,
+    )
+    network.ir_version = 10
+    report = export(network, runtime="fused_onnx", golden_rows={"hour": [3]})
+    assert (report.paths["clicks"] / "tables.data").stat().st_size == table.size // 2
+    assert asked(report)(hour=[2, 3])["y"].tolist() == (table[2:4, 1:4] / 2).tolist()
+
+
 def of_float64(constants, *nodes):
     """A network of the size of a float64 `price`, to which operations are applied."""
     nodes = [
