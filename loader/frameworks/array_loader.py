@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from loader.errors import LoaderError
 from loader.files.layout import BatchLayout
 from loader.frameworks.array_batches import DeviceBatches, HostBatches
 from loader.frameworks.loader_methods import LoaderMethods
 from loader.opening.open_loader import Data, OpenedDevice, arguments_in, open_host, open_loader
 from loader.options import check_counts
+from workflow.first_use import install_command
 from workflow.schema.schema import Schema
 
 
@@ -38,7 +41,8 @@ class ArrayLoader(LoaderMethods):
         buffer_size: memory for decoded rows, a fraction of the device's below 1, bytes from 1 on.
         device: "cpu"; or a GPU's number or "gpu:<number>", where cuDF decodes. There the batches are
             TensorFlow's tensors, so it has to be installed; another framework takes them as
-            `from_dlpack(loader.gpu.exported_tensor.ExportedTensor(tensor))`, without a copy.
+            `from_dlpack(loader.gpu.exported_tensor.ExportedTensor(tensor))`, without a copy. None
+            is as in `KerasSequenceLoader`, and the CPU where TensorFlow is not installed.
         parts_per_chunk: the fewest row groups from which a shuffled batch draws rows.
         reader_kwargs: further arguments of `polars.scan_parquet`.
         global_size: number of workers that share the data.
@@ -76,7 +80,7 @@ class ArrayLoader(LoaderMethods):
         shuffle: bool = True,
         seed_fn: Callable[[], int] | None = None,
         buffer_size: float = 0.1,
-        device: str | int = "cpu",
+        device: str | int | None = "cpu",
         parts_per_chunk: int = 1,
         reader_kwargs: Mapping[str, Any] | None = None,
         global_size: int | None = None,
@@ -122,11 +126,19 @@ class ArrayLoader(LoaderMethods):
 
     def _open(self, device: Any, data: Data) -> OpenedDevice:
         self._check(data.layout)
-        if device == "cpu":
+        if device == "cpu" or (device is None and not _has_tensorflow()):
             return open_host(data, HostBatches(data.layout, self._tensors))
+        if not _has_tensorflow():
+            raise LoaderError(
+                'Expected device="cpu", or TensorFlow beside cuDF for another one, as "gpu:0". '
+                f'Received: {device!r}, and no package tensorflow. Pass device="cpu", or install it: '
+                f"{install_command('gpu')}."
+            )
         from loader.opening.device import open_device  # noqa: PLC0415 - it imports TensorFlow
 
         opened = open_device(device, data)
+        if opened.name == "cpu":
+            return open_host(data, HostBatches(data.layout, self._tensors))
         transport = DeviceBatches(opened.transport, self._from_gpu, self._columns_of_gpu)
         return replace(opened, transport=transport)
 
@@ -147,3 +159,10 @@ class ArrayLoader(LoaderMethods):
 
     def _columns_of_gpu(self, batch: Any, transport: Any) -> Sequence[Any] | None:
         """The columns of a `DeviceBatch`'s matrices as tensors, or None to convert TensorFlow's."""
+
+
+def _has_tensorflow() -> bool:
+    try:
+        return importlib.util.find_spec("tensorflow") is not None
+    except ValueError:  # a program that hides it, sys.modules["tensorflow"] = None
+        return False

@@ -144,7 +144,8 @@ class OnnxFile:
                 raise TrainingError(
                     "Expected a network without control flow, whose operations are the same for "
                     f"every request. Received: {node.op_type} {node.name!r} in {self._where}. Export "
-                    "it in evaluation mode and by tracing, or write it with Where."
+                    "it in evaluation mode and by tracing, or write it with Where; in place of PyTorch's "
+                    "EmbeddingBag, which becomes a loop, sum an Embedding of padded lists."
                 )
         if graph.sparse_initializer:
             raise TrainingError(
@@ -158,7 +159,9 @@ def _is_random(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
     if node.op_type != "Dropout":
         return node.op_type in _RANDOM
     training = [name for name in node.input[2:] if name]
-    given = (t for t in graph.initializer if t.name in training)
+    constants = {n.output[0]: n.attribute for n in graph.node if n.op_type == "Constant"}
+    inside = (a.t for name in training for a in constants.get(name, ()) if a.HasField("t"))
+    given = (*(t for t in graph.initializer if t.name in training), *inside)
     return training != [] and next((bool(numpy_helper.to_array(t)) for t in given), True)
 
 

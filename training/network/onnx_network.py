@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +60,12 @@ class OnnxModelFile:
         for info in graph.output:
             _expect_output(info)
         self.outputs = [info.name for info in graph.output]
+        if twice := [name for name, count in Counter(self.outputs).items() if count > 1]:
+            raise TrainingError(
+                "Expected each output of the network once. Received: "
+                f"{', '.join(map(repr, twice))} several times. Leave the others out: "
+                "del network.graph.output[...]."
+            )
 
     @cached_property
     def input(self) -> dict[str, TensorSpec]:
@@ -283,6 +290,12 @@ def _expect_output(info: onnx.ValueInfoProto) -> None:
             f"Expected the output {info.name!r} of the network as a tensor. Received: {received}. {remedy}"
         )
     check_name("output", info.name)
+    dtype = _dtype_name(info.type.tensor_type.elem_type)
+    if kind is not None and dtype not in (*DTYPES, "undefined"):
+        raise TrainingError(
+            f"Expected the output {info.name!r} of the network of a dtype among {', '.join(DTYPES)}. "
+            f"Received: {dtype}. Cast it in the network, to float32 for example."
+        )
 
 
 def _dtype_name(number: int) -> str:

@@ -23,6 +23,7 @@ from training.signature import TensorSpec
 from workflow.errors import in_a_line
 from workflow.expressions.onnx import IR_VERSION, OPSET
 from workflow.schema.dtypes import DTYPES
+from workflow.wire.request_rules import VALUES
 
 # Weights with more bytes stay outside of the graph until it is written.
 LARGE = 100_000
@@ -38,7 +39,7 @@ def adapt_network(network: OnnxNetwork) -> OnnxModel:
         ExportError: its operations are older than those of the preprocessing, and cannot be raised.
     """
     file = network.model.file
-    proto = _raised(file.proto, file.folder)
+    proto = _raised(_with_constants(file.proto, file.folder), file.folder)
     tables = _take_tables(proto.graph, file.folder)
     names = _public_names(network, proto.graph)
 
@@ -66,9 +67,26 @@ def adapt_network(network: OnnxNetwork) -> OnnxModel:
     return OnnxModel(proto, {renamed(name): table for name, table in tables.items()})
 
 
+def _with_constants(proto: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:
+    """The model with the constants of its operations inside, which a graph has no table for."""
+    if not any(_is_outside(a.t) for node in proto.graph.node for a in node.attribute):
+        return proto
+    own = onnx.ModelProto()
+    own.CopyFrom(proto)
+    for node in own.graph.node:
+        for attribute in node.attribute:
+            if _is_outside(attribute.t):
+                attribute.t.CopyFrom(_inside(attribute.t, folder))
+    return own
+
+
+def _is_outside(tensor: TensorProto) -> bool:
+    return bool(tensor.data_location == TensorProto.EXTERNAL)
+
+
 def _raised(proto: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:
     have = opsets_of(proto).get("", OPSET)
-    outside = [t for t in proto.graph.initializer if t.data_location == TensorProto.EXTERNAL]
+    outside = [t for t in proto.graph.initializer if _is_outside(t)]
     if have < OPSET and outside:
         raise ExportError(
             f"Expected a network of opset {OPSET} or a newer one, since its weights lie in other "
@@ -115,7 +133,9 @@ def _columns(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[on
 
 def _info(spec: TensorSpec) -> onnx.ValueInfoProto:
     dtype = TensorProto.DataType.Value(DTYPES[spec.dtype].onnx)
-    return helper.make_tensor_value_info(spec.name, dtype, [_ROWS, spec.shape[1]])
+    # onnxruntime reuses memory for another tensor whose sizes have the same names.
+    rows = f"elements of {spec.name}" if spec.name.endswith(VALUES) else _ROWS
+    return helper.make_tensor_value_info(spec.name, dtype, [rows, spec.shape[1]])
 
 
 def _take_tables(graph: onnx.GraphProto, folder: Path | None) -> dict[str, Table]:
@@ -132,15 +152,15 @@ def _take_tables(graph: onnx.GraphProto, folder: Path | None) -> dict[str, Table
 
 
 def _size(tensor: TensorProto) -> int:
-    if tensor.data_location != TensorProto.EXTERNAL:
-        return len(tensor.raw_data)
+    if tensor.data_type == TensorProto.STRING:
+        return 0
     width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     return int(np.prod(tensor.dims)) * width
 
 
 def _inside(tensor: TensorProto, folder: Path | None) -> TensorProto:
     """The tensor with its values."""
-    if tensor.data_location != TensorProto.EXTERNAL:
+    if not _is_outside(tensor):
         return tensor
     own = TensorProto()
     own.CopyFrom(tensor)

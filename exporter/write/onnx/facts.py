@@ -206,9 +206,15 @@ def _encoder(facts: Facts, node: onnx.NodeProto) -> Fact | None:
     made, tables = _each(facts, node), attributes(node)
     if made is None or "values_tensor" not in tables:
         return None
-    results = [numpy_helper.to_array(tables[n]) for n in ("values_tensor", "default_tensor")]
-    ends = min(int(r.min()) for r in results), max(int(r.max()) for r in results)
-    return replace(made, dtype=tables["values_tensor"].data_type, limits=(ends,) * made.width)
+    made = replace(made, dtype=tables["values_tensor"].data_type)
+    values = numpy_helper.to_array(tables["values_tensor"]).reshape(-1)
+    if values.dtype.kind not in "iu":
+        return made
+    others = tables.get("default_tensor")
+    # Without one, a value that is no key becomes -1.
+    default = np.array([-1]) if others is None else numpy_helper.to_array(others).reshape(-1)
+    ends = min(*values.tolist(), *default.tolist()), max(*values.tolist(), *default.tolist())
+    return replace(made, limits=(ends,) * made.width)
 
 
 def _columns(facts: Facts, node: onnx.NodeProto) -> dict[str, Fact]:

@@ -100,12 +100,20 @@ def write_tables(path: Path, arrays: Mapping[str, Any]) -> Iterable[TensorProto]
                 data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
                 data_location=TensorProto.EXTERNAL,
             )
-            place = {"location": path.name, "offset": file.tell(), "length": array.nbytes}
+            content = _content(array)
+            place = {"location": path.name, "offset": file.tell(), "length": content.nbytes}
             for key, value in place.items():
                 tensor.external_data.add(key=key, value=str(value))
-            np.ascontiguousarray(array).tofile(file)
+            content.tofile(file)
             tensors.append(tensor)
     return tensors
+
+
+def _content(array: Any) -> Any:
+    """The numbers as a file has them; of those that numpy itself lacks, some are half a byte."""
+    if array.dtype.isbuiltin == 1:
+        return np.ascontiguousarray(array)
+    return np.frombuffer(numpy_helper.from_array(array).raw_data, np.uint8)
 
 
 def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:

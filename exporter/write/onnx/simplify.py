@@ -205,6 +205,8 @@ def _with_offsets(model: OnnxModel) -> OnnxModel:
         joint = made_by.get(node.input[0]) if node.op_type == "Add" else None
         if joint is None or joint.op_type != "Concat" or node.input[1] not in constants:
             continue
+        if attributes(joint)["axis"] not in (1, -1):
+            continue
         if node.output[0] in kept:
             continue
         added = numpy_helper.to_array(constants[node.input[1]]).reshape(-1)

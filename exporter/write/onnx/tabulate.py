@@ -118,8 +118,10 @@ def _regions(model: OnnxModel) -> Iterator[_Region]:
     # Not the network's large tables, of which a copy would be made.
     constants = {tensor.name for tensor in graph.initializer} | {""}
     for node in graph.node:
-        known = facts[node.output[0]]
-        if node.op_type == "LabelEncoder" and known is not None and known.limits is not None:
+        known = facts[node.output[0]] if node.op_type == "LabelEncoder" else None
+        if known is None or known.limits is None:
+            continue
+        if known.width == 1 and known.dtype == TensorProto.INT64:
             region = _region(graph, constants, node.output[0], known.limits[0])
             if region is not None:
                 yield region

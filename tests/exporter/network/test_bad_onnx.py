@@ -102,6 +102,12 @@ def half(dtype):
     return model_of([cast], X, Y, dtype=dtype, y=TensorProto.FLOAT)
 
 
+def _with_output_twice():
+    network = model_of(COPY, X, Y)
+    network.graph.output.append(network.graph.output[0])
+    return network
+
+
 def in_training(node, *constants):
     """A network as PyTorch exports it in training mode."""
     tensors = [numpy_helper.from_array(np.array(v), n) for n, v in constants]
@@ -154,7 +160,10 @@ NETWORKS = {
         lambda: half(TensorProto.FLOAT16),
         r"'price' .*of a dtype among bool, .*string\. Received: float16\. Export it with a float32",
     ),
-    "control flow": (with_if, r"without control flow.* Received: If '/branch' in the ModelProto"),
+    "control flow": (
+        with_if,
+        r"without control flow.* Received: If '/branch' in the ModelProto.*EmbeddingBag.*padded lists",
+    ),
     "sparse weights": (sparse, "of dense weights. Received: the sparse 'w'"),
     "weights elsewhere": (
         outside,
@@ -205,7 +214,30 @@ NETWORKS = {
             Y,
             y=TensorProto.FLOAT16,
         ),
-        r"of a dtype among .*Received: float16 \(2, 1\)",
+        r"output 'y' .*of a dtype among .*Received: float16\. Cast it",
+    ),
+    "an output of a dtype that numpy lacks": (
+        lambda: model_of(
+            [helper.make_node("Cast", ["price"], ["y"], to=TensorProto.BFLOAT16)],
+            X,
+            Y,
+            y=TensorProto.BFLOAT16,
+        ),
+        r"output 'y' .*of a dtype among .*Received: bfloat16\. Cast it",
+    ),
+    "an output of a dtype that servers lack": (
+        lambda: model_of(
+            [helper.make_node("Cast", ["price"], ["y"], to=TensorProto.FLOAT8E4M3FN)],
+            X,
+            Y,
+            opset=19,
+            y=TensorProto.FLOAT8E4M3FN,
+        ),
+        r"output 'y' .*of a dtype among .*Received: float8e4m3fn\. Cast it",
+    ),
+    "an output twice": (
+        _with_output_twice,
+        "each output of the network once. Received: 'y' several times",
     ),
     "an output that no client can name": (
         lambda: model_of(
@@ -348,11 +380,16 @@ def test_runtimes_of_tensorflow_are_refused(runtime, refused):
 
 
 def test_a_dropout_that_is_off(workflow, tmp_path):
-    """With or without the operand that says so."""
+    """With or without the operand that says so, a weight or the result of an operation."""
     for n, more in enumerate(([], ["ratio", "off"])):
         node = helper.make_node("Dropout", ["price", *more], ["x"])
         network = in_training(node, RATIO, ("off", False))
         export_ensemble(network, workflow, f"clicks_{n}", tmp_path / "models", ["clicked"])
+    for tensor in [*network.graph.initializer]:
+        made = helper.make_node("Constant", [], [tensor.name], value=tensor)
+        network.graph.node.insert(0, made)
+    del network.graph.initializer[:]
+    export_ensemble(network, workflow, "clicks_2", tmp_path / "models", ["clicked"])
 
 
 def test_a_sequence_of_tensors_is_no_zipmap(refused):

@@ -216,6 +216,59 @@ def test_encoders_of_the_network_keep_what_is_added_to_them(export):
     ]
 
 
+def encoder(source, values, others=None):
+    """An encoder of the hours 5 and 7, which gives values of any dtype."""
+    values = np.array(values)
+    tables = {"keys_tensor": np.array([5, 7]), "values_tensor": values}
+    tables |= {} if others is None else {"default_tensor": np.array([others], values.dtype)}
+    attributes = {name: numpy_helper.from_array(array, name) for name, array in tables.items()}
+    return helper.make_node("LabelEncoder", [source], ["code"], domain="ai.onnx.ml", **attributes)
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
+@pytest.mark.parametrize(
+    ("values", "others", "dtype"),
+    [
+        ([3, 1], None, TensorProto.INT64),
+        ([0.25, np.nan], np.inf, TensorProto.DOUBLE),
+        (np.array(["low", "high"], object), "none", TensorProto.STRING),
+    ],
+)
+def test_encoders_that_give_any_values(values, others, dtype, runtime, export):
+    """Also without a value for others, which the operation lets be left out."""
+    network = model_of(
+        [encoder("hour", values, others)],
+        {"hour": ["N", 1]},
+        {"code": ["N", 1]},
+        dtype=TensorProto.INT64,
+        ml=4,
+        code=dtype,
+    )
+    assert export(network, runtime=runtime).published
+
+
+def test_encoded_numbers_and_columns_that_are_computed_on(export):
+    """The fused graph has tables of computations on one encoded column of whole numbers alone."""
+    last = [
+        helper.make_node("Cast", ["code"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Mul", ["wide", "two"], ["twice"]),
+        helper.make_node("Add", ["twice", "two"], ["more"]),
+        helper.make_node("Neg", ["more"], ["y"]),
+    ]
+    two = numpy_helper.from_array(np.array(2.0), "two")
+    kinds = {"dtype": TensorProto.INT64, "ml": 4, "y": TensorProto.DOUBLE}
+    columns, rows = {"ids": ["hour", "user"]}, {"ids": ["N", 2]}
+    nodes = [encoder("ids", [3, 1], 2), *last]
+    network = model_of(nodes, rows, {"y": ["N", 2]}, [two], **kinds)
+    ask = asked(export(network, runtime="fused_onnx", columns=columns))
+    # The ids of c and a are 5 and 3.
+    assert ask(hour=[7, 5], user=["c", "a"])["y"].tolist() == [[-4, -8], [-8, -6]]
+    nodes = [encoder("hour", [0.5, 1.5], 2.5), *last]
+    network = model_of(nodes, {"hour": ["N", 1]}, {"y": ["N", 1]}, [two], **kinds)
+    ask = asked(export(network, "floats", runtime="fused_onnx"))
+    assert ask(hour=[7, 5, 0])["y"].tolist() == [[-5], [-3], [-7]]
+
+
 def test_what_is_added_to_encoded_columns_is_added_once(export):
     """Also if the sum is an output itself."""
     add = helper.make_node("Add", ["ids", "offsets"], ["moved"])
@@ -227,7 +280,7 @@ def test_what_is_added_to_encoded_columns_is_added_once(export):
 
 
 def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
-    """Also if the user's lies in a file of its own."""
+    """Also if the user's lies in a file of its own, or its numbers are no bytes, as of `make_tensor`."""
     monkeypatch.setattr(onnx_model, "EMBEDDED_BYTES", 500_000)
     table = np.arange(24 * 10_000, dtype=np.float32).reshape(24, -1)
     nodes = [
@@ -249,6 +302,41 @@ def test_a_large_table_lies_beside_the_model(export, tmp_path, monkeypatch):
     report = export(path, runtime="fused_onnx", golden_rows={"hour": [3]})
     tables = report.paths["clicks"] / "tables.data"
     assert tables.stat().st_size == table.nbytes
+    inside = onnx.load(path)
+    numbers = helper.make_tensor("table", TensorProto.FLOAT, table.shape, table.ravel().tolist())
+    assert not numbers.raw_data
+    others = [tensor for tensor in inside.graph.initializer if tensor.name != "table"]
+    del inside.graph.initializer[:]
+    inside.graph.initializer.extend([*others, numbers])
+    report = export(inside, "numbers", runtime="fused_onnx", golden_rows={"hour": [3]})
+    assert (report.paths["numbers"] / "tables.data").read_bytes() == table.tobytes()
+
+
+def test_a_large_table_of_four_bits_a_number(export, monkeypatch):
+    """As quantized embeddings are; two numbers are a byte."""
+    monkeypatch.setattr(onnx_model, "EMBEDDED_BYTES", 50_000)
+    table = np.arange(24 * 10_000).reshape(24, -1) % 8
+    packed = helper.make_tensor("table", TensorProto.UINT4, table.shape, table.ravel().tolist())
+    nodes = [
+        helper.make_node("DequantizeLinear", ["table", "scale"], ["numbers"]),
+        helper.make_node("Gather", ["numbers", "hour"], ["rows"]),
+        helper.make_node("Squeeze", ["rows", "axis"], ["row"]),
+        helper.make_node("Slice", ["row", "first", "last", "axis"], ["y"]),
+    ]
+    constants = {"scale": np.float32(0.5), "axis": [1], "first": [1], "last": [4]}
+    network = model_of(
+        nodes,
+        {"hour": ["N", 1]},
+        {"y": ["N", 3]},
+        [packed, *(numpy_helper.from_array(np.array(v), n) for n, v in constants.items())],
+        dtype=TensorProto.INT64,
+        y=TensorProto.FLOAT,
+        opset=21,
+    )
+    network.ir_version = 10
+    report = export(network, runtime="fused_onnx", golden_rows={"hour": [3]})
+    assert (report.paths["clicks"] / "tables.data").stat().st_size == table.size // 2
+    assert asked(report)(hour=[2, 3])["y"].tolist() == (table[2:4, 1:4] / 2).tolist()
 
 
 def of_float64(constants, *nodes):
@@ -384,3 +472,46 @@ def test_weights_in_a_file_of_their_own(export, tmp_path):
     weights.symlink_to(tmp_path / "weights.bin")
     with pytest.raises(ExportError, match="escapes model directory"):
         export(path, columns=columns)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_constants_of_operations_in_a_file_of_their_own(opset, export, tmp_path):
+    """As `onnx.save` writes them with `convert_attribute`; they are in the served file."""
+    numbers = np.arange(1, 101, dtype=np.float32).reshape(1, -1)
+    value = numpy_helper.from_array(numbers, "value")
+    nodes = [
+        helper.make_node("Constant", [], ["numbers"], value=value),
+        helper.make_node("Mul", ["price", "numbers"], ["product"]),
+        helper.make_node("ReduceMax", ["product"], ["y"], axes=[1]),
+    ]
+    if opset == 18:
+        nodes[-1] = helper.make_node("Identity", ["product"], ["y"])
+    network = model_of(nodes, {"price": ["N", 1]}, {"y": ["N", "K"]}, opset=opset)
+    path = tmp_path / "clicks.onnx"
+    outside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 300}
+    onnx.save(network, path, **outside, convert_attribute=True)
+    assert (tmp_path / "weights.bin").stat().st_size >= 400
+    ask = asked(export(path, runtime="fused_onnx"))
+    assert ask(price=[2.0])["y"].max() == 200
+
+
+def test_elements_of_lists_are_no_rows(export):
+    """onnxruntime would reuse the memory of a list's elements for the rows, and fail."""
+    nodes = [
+        helper.make_node("Cast", ["genres__values"], ["element"], to=TensorProto.FLOAT),
+        helper.make_node("Sqrt", ["element"], ["root"]),
+        helper.make_node("Mul", ["root", "zero"], ["none"]),
+        helper.make_node("ReduceSum", ["none"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["genres__nnzs"], ["length"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["length", "sum"], ["more"]),
+        helper.make_node("Sqrt", ["more"], ["y"]),
+    ]
+    network = model_of(
+        nodes,
+        {"genres__values": ["V", 1], "genres__nnzs": ["N", 1]},
+        {"y": ["N", 1]},
+        [numpy_helper.from_array(np.array(0, np.float32), "zero")],
+        dtype=TensorProto.INT64,
+        y=TensorProto.FLOAT,
+    )
+    assert export(network, runtime="onnx").published

@@ -130,6 +130,36 @@ def test_other_columns_are_refused_as_keras_refuses_them(folder):
         ArrayLoader(folder, **COLUMNS, device="gpu:7")
 
 
+def test_no_device_is_the_cpu_where_no_gpu_suits(folder):
+    """As in `KerasSequenceLoader`, whose default it is."""
+    with ArrayLoader(folder, **COLUMNS, device=None) as loader:
+        assert loader.device == "cpu"
+        with ArrayLoader(folder, **COLUMNS) as expected:
+            assert_equal_batches(loader, expected)
+
+
+def test_other_devices_need_tensorflow(folder):
+    program = f"""
+import sys
+sys.modules["tensorflow"] = None
+from loader import ArrayLoader, LoaderError
+arguments = dict(label_names=["rating"], cat_names=["userId"], seed=1)
+for device in ("gpu:0", "cuda", 0):
+    try:
+        ArrayLoader({str(folder)!r}, 64, device=device, **arguments)
+    except LoaderError as error:
+        print(error)
+print(sum(len(y) for _, y in ArrayLoader({str(folder)!r}, 64, device=None, **arguments)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    *errors, rows = done.stdout.splitlines()
+    for device, error in zip(["'gpu:0'", "'cuda'", "0"], errors, strict=True):
+        assert f"Received: {device}, and no package tensorflow. Pass device=" in error
+    assert rows == "1000"
+
+
 def test_arguments_are_those_of_keras():
     """But the device is the CPU by default, and only the first five have a place."""
     keras = inspect.signature(KerasSequenceLoader).parameters
