@@ -36,6 +36,7 @@ class AsyncHttpConnection(AsyncConnection):
     messages = http_messages
 
     def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
+        super().__init__()
         self.address = address
         self._retries = retries
         self._root = f"{address.scheme}://{address.target}{address.path}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import socket
 import time
-from collections import deque
 from collections.abc import Mapping
 
 from serving.connection import http_messages
@@ -19,6 +18,7 @@ from serving.connection.http_messages import (
     expect_ok,
     tls_context,
 )
+from serving.connection.idle import Idle
 from serving.errors import ClientError, ServerUnavailableError, refusal
 
 # Bytes of an answer that are read at once.
@@ -44,7 +44,7 @@ class HttpConnection(Connection):
         self._headers = dict(headers)
         self._retries = retries
         self._tls = None if address.tls is None else tls_context(address.tls)
-        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._idle = Idle(http.client.HTTPConnection.close)
         self._closed = False
 
     def close(self) -> None:  # noqa: D102 - see Connection
