@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
-from serving.client import expect_headers, expect_retries, expect_seconds
+from serving.client import expect_headers, expect_retries, expect_seconds, not_copied
 from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
@@ -84,6 +84,14 @@ class AsyncEnsembleClient:
     def __repr__(self) -> str:
         state = "" if self._open else ", not entered"
         return f"AsyncEnsembleClient({self.url!r}, {self.model_name!r}{state})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied, as `EnsembleClient.__reduce__`.
+
+        Raises:
+            ClientError: always.
+        """
+        raise not_copied(self)
 
     @property
     def contract(self) -> Contract:

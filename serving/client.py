@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from serving.connection.address import Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
@@ -26,6 +26,9 @@ _HEADER_NAME, _HEADER_VALUE = re.compile(r"[A-Za-z0-9_.-]+"), re.compile(r"[ -~]
 
 class EnsembleClient:
     """A connection to one model on a Triton server. Thread-safe.
+
+    A forked process may use the client of its parent, over connections of its own. gRPC ends the
+    new process if other threads were in calls while it was forked; HTTP and "spawn" do not.
 
     Args:
         url: the server's address: "127.0.0.1:8001" or "grpc://127.0.0.1:8001" for gRPC,
@@ -86,6 +89,14 @@ class EnsembleClient:
 
     def __repr__(self) -> str:
         return f"EnsembleClient({self.url!r}, {self.model_name!r})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: a connection belongs to a process.
+
+        Raises:
+            ClientError: always.
+        """
+        raise not_copied(self)
 
     @property
     def contract(self) -> Contract:
@@ -222,6 +233,15 @@ class EnsembleClient:
     ) -> None:
         """Close the connection."""
         self.close()
+
+
+def not_copied(client: Any) -> ClientError:
+    """The error for a client that is pickled or copied; the caller raises it."""
+    return ClientError(
+        "INVALID_INPUT",
+        f"A client cannot be pickled or copied, because of its connection. Received: {client!r}. "
+        "Make one in each process, as in the initializer of a pool; threads may share one.",
+    )
 
 
 def expect_seconds(timeout: Any) -> float:

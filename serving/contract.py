@@ -107,7 +107,7 @@ class Contract:
             raise ColumnError(
                 "INVALID_INPUT",
                 f"Expected values within the model's limits. Received: {error}. Shorten it, or export "
-                "the model with larger limits, for example ServingOptions(max_string_bytes=...).",
+                f"the model with a larger one: ServingOptions({error.limit}=...).",
             ) from error
 
     def opened(self, tensors: dict[str, Array]) -> dict[str, Array]:

@@ -54,8 +54,8 @@ def openapi_document(
         "servers": [{"url": server}],
         "paths": {
             f"{model}/infer": {"post": _infer(name)},
-            model: {"get": _get("metadata", "The tensors of the model.", "Metadata")},
-            f"{model}/ready": {"get": _get("ready", "The model is loaded.")},
+            model: {"get": _get("metadata", "The tensors of the model.", "404", "Metadata")},
+            f"{model}/ready": {"get": _get("ready", "The model is loaded.", "400")},
         },
         "components": {"schemas": _schemas(name, contract)},
     }
@@ -97,8 +97,11 @@ def _infer(name: str) -> dict[str, Any]:
     }
 
 
-def _get(operation: str, text: str, schema: str | None = None) -> dict[str, Any]:
-    answers = {"200": _answer(text, schema), "400": _answer("No such model, or not loaded.")}
+def _get(operation: str, text: str, absent: str, schema: str | None = None) -> dict[str, Any]:
+    answers = {
+        "200": _answer(text, schema),
+        absent: _answer("No such model, or not loaded.", "Error"),
+    }
     return {"operationId": operation, "summary": text, "responses": answers}
 
 

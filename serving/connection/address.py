@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -19,8 +20,8 @@ class Tls(metaclass=OwnNames):
 
     Attributes:
         root_certificates: the trusted authorities; None for those of the system.
-        private_key: the client's key, if the server requires client certificates.
-        certificate_chain: the client's certificate.
+        private_key: the key of `certificate_chain`, not encrypted; None if that file has it too.
+        certificate_chain: the client's certificate, if the server requires one.
 
     Example:
         >>> Tls(root_certificates="ca.pem").private_key is None
@@ -45,6 +46,34 @@ class Tls(metaclass=OwnNames):
                 "INVALID_INPUT", f"Expected a certificate in PEM. Received: {error}."
             ) from error
         return root, key, chain
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """The SSL context of a secured connection.
+
+    gRPC takes certificates unread, and then reports that no server answers, so its connections make
+    a context too.
+
+    Raises:
+        ClientError: a certificate that cannot be read, or a key without or with another one.
+    """
+    tls.contents()  # Its error names the file.
+    if tls.private_key is not None and tls.certificate_chain is None:
+        raise ClientError(
+            "INVALID_INPUT", f"Expected certificate_chain, beside private_key. Received: {tls}."
+        )
+    try:
+        context = ssl.create_default_context(cafile=tls.root_certificates)
+        if tls.certificate_chain is not None:
+            # With a password no encrypted key asks for one on the terminal.
+            context.load_cert_chain(tls.certificate_chain, tls.private_key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        raise ClientError(
+            "INVALID_INPUT",
+            f"Expected certificates in PEM, and a key of theirs that is not encrypted. "
+            f"Received: {tls}: {error}.",
+        ) from error
+    return context
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from serving.connection.tensors import WireTensor
+from serving.errors import ClientError
 from workflow.schema.column import Array
 
 
@@ -87,9 +89,12 @@ class Connection(ABC):
 
 
 class AsyncConnection(ABC):
-    """`Connection` for asyncio."""
+    """`Connection` for asyncio. It belongs to the event loop in which it is made."""
 
     messages: Messages
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
 
     async def infer(
         self,
@@ -100,20 +105,29 @@ class AsyncConnection(ABC):
     ) -> dict[str, Array]:
         """See `Connection.infer`."""
         request = self.messages.infer_request(model, version, tensors)
-        return self.messages.infer_response(await self._call(request, timeout))
+        return self.messages.infer_response(await self._answer(request, timeout))
 
     async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
         """See `Connection.config`."""
         request = self.messages.config_request(model, version)
-        return self.messages.config_response(await self._call(request, timeout))
+        return self.messages.config_response(await self._answer(request, timeout))
 
     async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
         """See `Connection.register`."""
-        await self._call(self.messages.register_request(region, key, size), timeout)
+        await self._answer(self.messages.register_request(region, key, size), timeout)
 
     async def unregister(self, region: str, timeout: float) -> None:  # noqa: ASYNC109
         """See `Connection.unregister`."""
-        await self._call(self.messages.unregister_request(region), timeout)
+        await self._answer(self.messages.unregister_request(region), timeout)
+
+    async def _answer(self, request: Any, timeout: float) -> Any:  # noqa: ASYNC109
+        if asyncio.get_running_loop() is not self._loop:
+            raise ClientError(
+                "CANCELLED",
+                "Expected the event loop in which the client was entered. Received: another one. "
+                "Enter a client in each event loop, so in each call of asyncio.run.",
+            )
+        return await self._call(request, timeout)
 
     @abstractmethod
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from serving.connection.address import Address
+from serving.connection.address import Address, tls_context
 from serving.errors import ClientError, refusal
 
 # Triton's own limit; gRPC's default of 4 MiB is a batch of a few thousand rows.
@@ -77,7 +77,9 @@ def _credentials(address: Address) -> grpc.ChannelCredentials | None:
     """
     if address.tls is None:
         return None
-    return grpc.ssl_channel_credentials(*address.tls.contents())
+    tls_context(address.tls)  # Its errors name what is wrong.
+    root, key, chain = address.tls.contents()
+    return grpc.ssl_channel_credentials(root, key or chain, chain)
 
 
 def open_channel(module: Any, address: Address, retries: int) -> Any:

@@ -30,6 +30,7 @@ class AsyncGrpcConnection(AsyncConnection):
     messages = grpc_messages
 
     def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
+        super().__init__()
         self.address = address
         self._metadata = metadata(headers)
         self._channel = open_channel(grpc.aio, address, retries)

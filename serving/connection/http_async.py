@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import aiohttp
 
 from serving.connection import http_messages
-from serving.connection.address import Address
+from serving.connection.address import Address, tls_context
 from serving.connection.calls import AsyncConnection
 from serving.connection.http_messages import (
     HEADER_LENGTH,
@@ -16,7 +16,6 @@ from serving.connection.http_messages import (
     Attempts,
     Request,
     expect_ok,
-    tls_context,
 )
 from serving.errors import ClientError, ServerUnavailableError, refusal
 
@@ -36,6 +35,7 @@ class AsyncHttpConnection(AsyncConnection):
     messages = http_messages
 
     def __init__(self, address: Address, headers: Mapping[str, str], retries: int) -> None:
+        super().__init__()
         self.address = address
         self._retries = retries
         self._root = f"{address.scheme}://{address.target}{address.path}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import http.client
 import socket
 import time
-from collections import deque
 from collections.abc import Mapping
 
 from serving.connection import http_messages
-from serving.connection.address import Address
+from serving.connection.address import Address, tls_context
 from serving.connection.calls import Connection
 from serving.connection.http_messages import (
     HEADER_LENGTH,
@@ -17,8 +16,8 @@ from serving.connection.http_messages import (
     Attempts,
     Request,
     expect_ok,
-    tls_context,
 )
+from serving.connection.idle import Idle
 from serving.errors import ClientError, ServerUnavailableError, refusal
 
 # Bytes of an answer that are read at once.
@@ -44,7 +43,7 @@ class HttpConnection(Connection):
         self._headers = dict(headers)
         self._retries = retries
         self._tls = None if address.tls is None else tls_context(address.tls)
-        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._idle = Idle(http.client.HTTPConnection.close)
         self._closed = False
 
     def close(self) -> None:  # noqa: D102 - see Connection

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import random
-import ssl
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -24,10 +23,9 @@ from urllib.parse import quote
 from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 
-from serving.connection.address import Tls
 from serving.connection.channel import FIRST_PAUSE, LONGEST_PAUSE
 from serving.connection.tensors import Place, WireTensor, from_bytes
-from serving.errors import ClientError, ServerUnavailableError, refusal
+from serving.errors import ServerUnavailableError, refusal
 from workflow.schema.column import Array
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
@@ -189,24 +187,6 @@ class Attempts:
         if pause is None or pause > self._deadline - time.monotonic():
             raise error
         return pause
-
-
-def tls_context(tls: Tls) -> ssl.SSLContext:
-    """The SSL context of a secured connection.
-
-    Raises:
-        ClientError: a certificate that cannot be read.
-    """
-    tls.contents()  # Its error names the file.
-    try:
-        context = ssl.create_default_context(cafile=tls.root_certificates)
-        if tls.certificate_chain is not None:
-            context.load_cert_chain(tls.certificate_chain, tls.private_key)
-    except ssl.SSLError as error:
-        raise ClientError(
-            "INVALID_INPUT", f"Expected certificates in PEM. Received: {tls}: {error}."
-        ) from error
-    return context
 
 
 def _path(model: str, version: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from serving.connection.calls import AsyncConnection, Connection
+from serving.connection.idle import Idle
 from serving.connection.tensors import Place, WireTensor, datatype_of, to_bytes
 from serving.errors import ClientError, DeadlineExceededError
 from workflow.schema.column import Array
@@ -31,9 +32,10 @@ _IN_USE = "currently in use"
 class Regions:
     """Registered regions of shared memory, one for each running request.
 
-    They are reused, and freed by `close`. If this process is killed, Python's resource tracker
-    frees them. A server refuses to give up a region while a request reads it, also one whose caller
-    has stopped waiting. It is asked again when the next region is made, and by `close`.
+    They are reused, and freed by `close`; a forked process makes its own. If this process is
+    killed, Python's resource tracker frees them. A server refuses to give up a region while a
+    request reads it, also one whose caller has stopped waiting. It is asked again when the next
+    region is made, and by `close`.
 
     Args:
         connection: to the server.
@@ -41,7 +43,7 @@ class Regions:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._idle: deque[SharedMemory] = deque()
+        self._idle = Idle(SharedMemory.close)
         # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -157,8 +158,10 @@ def read(column: WireColumn, data: Any) -> Column:
             f"Expected one column {column.name!r}. Received: {data.shape[1]} of that name. "
             "Rename or drop the others.",
         )
+    single = data is None or isinstance(data, (str, bytes, bool, int, float, date, np.generic))
+    advice = "A single row is a list of one value." if single else "Convert it: list(column)."
     raise DtypeError(
         "INVALID_INPUT",
         f"Column {column.name!r}: expected an array, a list or a series. "
-        f"Received: {type(data).__name__}.",
+        f"Received: {type(data).__name__}. {advice}",
     )

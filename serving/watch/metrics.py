@@ -98,10 +98,13 @@ def _fetch(url: str, timeout: float) -> str:
         with _OPENER.open(url, timeout=timeout) as answer:
             return str(answer.read().decode(errors="replace"))
     except (OSError, http.client.HTTPException, ValueError) as error:
+        received = f"{getattr(error, 'reason', error)}"
+        if not received.isprintable():
+            received = "no HTTP, as from a port of gRPC"
         raise ServerUnavailableError(
             "UNAVAILABLE",
             f"Expected metrics at {url}, such as `TritonServer.metrics_url`. "
-            f"Received: {getattr(error, 'reason', error)}. By default metrics are on port 8002.",
+            f"Received: {received}. By default metrics are on port 8002.",
         ) from error
 
 

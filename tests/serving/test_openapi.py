@@ -120,6 +120,17 @@ def test_a_wrong_request_agrees_with_neither(document, number, change):
     check(document, "Error", answer)
 
 
+def test_a_model_that_is_not_there_is_answered_as_documented(server):
+    with EnsembleClient(server.grpc_url, "movies") as client:
+        document = openapi_document("absent", client.contract, server.http_url)
+    for path, operations in document["paths"].items():
+        ((method, operation),) = operations.items()
+        status, answer = fetch(document, path, request() if method == "post" else None)
+        assert status >= 400
+        assert operation["responses"][str(status)]["content"]
+        check(document, "Error", answer)
+
+
 def test_a_missing_tensor_agrees_with_neither(document):
     wrong = request()
     wrong["inputs"][0] = wrong["inputs"][1]

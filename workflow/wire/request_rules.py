@@ -25,7 +25,16 @@ _SPARE = 1 << 24
 
 
 class LimitError(ValueError):
-    """A request that exceeds a limit; the text may be shown to the client."""
+    """A request that exceeds a limit; the text may be shown to the client.
+
+    Args:
+        text: names the tensor and the limit's value.
+        limit: the limit's name in `ServingOptions`.
+    """
+
+    def __init__(self, text: str, limit: str) -> None:
+        super().__init__(text)
+        self.limit = limit
 
 
 def is_list_values(name: str, tensors: Container[str]) -> bool:
@@ -107,14 +116,14 @@ def expect_within(
         LimitError: names the tensor and the limit.
     """
     if rows > limits.get("max_rows", rows):
-        raise LimitError(f"it has more than {limits['max_rows']} rows")
+        raise LimitError(f"it has more than {limits['max_rows']} rows", "max_rows")
     if "max_list_length" in limits:
         _expect_short_lists(limits["max_list_length"], tensors)
     most = limits.get("max_string_bytes")
     for name, tensor in tensors.items():
         if most and tensor.dtype == object and max(map(len, tensor.flat), default=0) > most:
             column = name.removesuffix(VALUES)
-            raise LimitError(f"{column} has a string of more than {most} bytes")
+            raise LimitError(f"{column} has a string of more than {most} bytes", "max_string_bytes")
 
 
 def _expect_short_lists(longest: int, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -131,7 +140,7 @@ def _expect_short_lists(longest: int, tensors: Mapping[str, npt.NDArray[Any]]) -
             and padded.shape[1] > 2 * longest + SMALLEST_WIDTH
         )
         if wide or (lengths > longest).any():
-            raise LimitError(f"{column} has a list of more than {longest}")
+            raise LimitError(f"{column} has a list of more than {longest}", "max_list_length")
 
 
 def widens(rows: int, width: int, elements: int, spare: int = _SPARE) -> bool:

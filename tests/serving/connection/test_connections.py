@@ -1,7 +1,11 @@
 """The ways to a real server, asyncio and HTTP among them; and what goes wrong on them."""
 
 import asyncio
+import copy
 import gc
+import multiprocessing
+import os
+import pickle
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -166,3 +170,62 @@ def test_a_port_of_grpc_is_no_address_of_http(server):
     with pytest.raises(ServerUnavailableError, match=r"is not HTTP.* gRPC") as refusal:
         EnsembleClient(f"http://{server.grpc_url}", "echo")
     assert refusal.value.message.isprintable()
+
+
+def in_a_fork(act):
+    """Run `act` in a forked process while this one runs it too."""
+    child = multiprocessing.get_context("fork").Process(target=act)
+    child.start()
+    try:
+        act()
+    finally:
+        child.join(60)
+        child.kill()
+    assert child.exitcode == 0
+
+
+def ask_for_rows_that_differ(client):
+    """Requests whose answers tell the process that asked."""
+    own = os.getpid()
+    for row in range(100):
+        asked = pl.DataFrame(
+            {"userId": [own * 1000 + row], "age": [float(row)], "genres": [["?"]]},
+            schema_overrides={"age": pl.Float32},
+        )
+        answer = client.predict(asked)
+        assert answer["same_user"].to_list() == asked["userId"].to_list()
+        assert answer["same_age"].to_list() == asked["age"].to_list()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_gets_its_own_answers(url):
+    with EnsembleClient(url, "movies") as client:
+        ask_for_rows_that_differ(client)
+        in_a_fork(lambda: ask_for_rows_that_differ(client))
+
+
+def test_a_client_is_not_pickled(url):
+    with EnsembleClient(url, "movies") as client:
+        for other in (client, AsyncEnsembleClient(url, "movies")):
+            for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(ClientError, match="Make one in each process"):
+                    attempt(other)
+
+
+@pytest.mark.timeout(60)  # A wait for another loop's answer shows as this.
+def test_a_client_of_another_event_loop(url):
+    client = AsyncEnsembleClient(url, "movies")
+
+    async def enter_and_ask():
+        await client.__aenter__()
+        assert_frame_equal(await client.predict(FRAME), EXPECTED)
+        with ThreadPoolExecutor(1) as pool:
+            await asyncio.wrap_future(pool.submit(asyncio.run, refused()))
+        assert_frame_equal(await client.predict(FRAME), EXPECTED)
+        await client.close()
+
+    async def refused():
+        with pytest.raises(ClientError, match="Enter a client in each event loop"):
+            await client.predict(FRAME)
+
+    asyncio.run(enter_and_ask())

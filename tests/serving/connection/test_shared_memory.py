@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import multiprocessing
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -119,5 +120,27 @@ def test_regions_of_requests_that_were_given_up_are_freed(server, url, known):
                     break
         client.predict(many)
         assert len(known()) < late  # The client goes on, and they do not gather.
+    assert not regions()
+    assert not known()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_has_regions_of_its_own(server, url, known):
+    with EnsembleClient(url, "movies", shared_memory=True, headers=server.admin_headers) as client:
+        client.predict(FRAME)
+        own = regions()
+
+        def ask_and_close():
+            assert_frame_equal(client.predict(FRAME), EXPECTED)
+            client.close()
+            assert regions() == []
+
+        child = multiprocessing.get_context("fork").Process(target=ask_and_close)
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert regions() == own
+        assert_frame_equal(client.predict(FRAME), EXPECTED)
+        assert regions() == own
     assert not regions()
     assert not known()

@@ -61,7 +61,9 @@ REFUSED = [
     ("int64", np.array(1), r"shape \(\)"),
     ("int64", [[1], [2]], r"Received: \[1\] \(list\) in row 0"),
     ("int64", pl.Series([[1]]), r"int64. Received: List\(Int64\)"),
-    ("int64", 5, "expected an array, a list or a series. Received: int"),
+    ("int64", 5, "an array, a list or a series. Received: int. A single row is a list of one"),
+    ("string", "a", r"Received: str\. A single row is a list of one value"),
+    ("int64", (x for x in [1]), r"Received: generator\. Convert it: list\(column\)"),
 ]
 
 

@@ -156,6 +156,11 @@ def test_an_address_without_metrics_is_an_error():
     assert "Traceback" not in result.output
 
 
+def test_a_port_of_grpc_has_no_metrics(server):
+    with pytest.raises(ServerUnavailableError, match=r"Received: no HTTP, as from a port of gRPC"):
+        scrape([server.grpc_url])
+
+
 def test_labels_are_read_as_they_were_written():
     name = 'a "quoted" \\ column\nof two {lines}, a="b"'
     text = dump("counter", "rows_total", "Rows", [Sample("rows_total", {"column": name}, 7)])
