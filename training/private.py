@@ -90,6 +90,17 @@ def states_of(optimizer: keras.Optimizer, variable: keras.Variable) -> list[kera
     return [state for state in found if state is not variable and state.shape == variable.shape]
 
 
+def unknown_to(
+    optimizer: keras.Optimizer, variables: Sequence[keras.Variable]
+) -> list[keras.Variable]:
+    """The variables of which an optimizer that is built has no state."""
+    own = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    if not own.built:
+        return []
+    known = {id(variable) for variable in own._trainable_variables}  # noqa: SLF001
+    return [variable for variable in variables if id(variable) not in known]
+
+
 @contextmanager
 def replaced_value(variable: keras.Variable, value: tf.Variable) -> Iterator[None]:
     """Let a variable of Keras have another value, of any shape, during the block."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
-from training.private import mask_of, set_mask
+from training.private import layers_of, mask_of, set_mask
 from training.sharding.layout import layout_of
 from training.split import replicas
 from training.split.both_parts import expect_lookups_alone, sum_of_both
@@ -24,6 +24,7 @@ from training.split.refusals import (
     expect_keras_own_step,
     expect_no_normalized_weights,
     expect_not_assigned,
+    expect_state,
 )
 from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
@@ -74,23 +75,23 @@ class SplitStep:
         self.model = model
         self._exchange = exchange
         self.parts = cut_for_training(model)
-        tower = self.parts.tower
-        self._target = faster(tower, policy, xla)
-        _take_masks(self._target)
-        # Not inlined: inside a branch TensorFlow puts all operations on the GPU, and some belong on
-        # the host.
-        self.plain = tf.function(
-            self._compute, autograph=False, experimental_attributes={"_noinline": xla}
-        )
-        self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
+        self._policy = policy
         self._xla = xla
+        self._prepare()
         self._on_gpu = has_gpu()
         self._has_metrics = exchange is None and len(model.outputs) == 1
         with tf.device(_HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def __call__(self, data: Any) -> Mapping[str, Any]:
-        """Train on one batch; return the metrics so far."""
+        """Train on one batch; return the metrics so far.
+
+        Raises:
+            TrainingError: a layer is trained that was frozen when the optimizer was built.
+        """
+        if self._trained != _trained(self.model):
+            self._prepare()
+        expect_state(self.model.optimizer, self.model.trainable_variables)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         self._make_metrics(y, weight)
         before = [] if self._exchange is None else self._exchange.before()
@@ -146,6 +147,18 @@ class SplitStep:
         with tf.control_dependencies([predicted]):
             self.model.optimizer.apply(ordered, variables)
         return logs
+
+    def _prepare(self) -> None:
+        """Make the layers that compute, which know what is frozen, and the functions that call them."""
+        self._trained = _trained(self.model)
+        self._target = faster(self.parts.tower, self._policy, self._xla)
+        _take_masks(self._target)
+        # Not inlined: inside a branch TensorFlow puts all operations on the GPU, and some belong on
+        # the host.
+        self.plain = tf.function(
+            self._compute, autograph=False, experimental_attributes={"_noinline": self._xla}
+        )
+        self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
 
     def _make_metrics(self, y: Any, weight: Any) -> None:
         """Have Keras make its metrics, which it does in their first use.
@@ -326,6 +339,11 @@ def _in_few(parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
 def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """The tensor whose parts `concatenated` found."""
     return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+def _trained(model: keras.Model) -> tuple[list[bool], list[int]]:
+    """The layers and the weights that are trained, which a user may change after compiling."""
+    return [each.trainable for each in layers_of(model)], list(map(id, model.trainable_variables))
 
 
 def _masked(tensors: Iterable[tf.Tensor], masks: Sequence[tf.Tensor | None]) -> list[tf.Tensor]:

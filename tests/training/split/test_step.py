@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import compile_model, layers, optimizers
+from training import TrainingError, compile_model, layers, optimizers, train
 
 
 @pytest.mark.parametrize(
@@ -269,3 +269,79 @@ def test_weights_before_and_after_the_lookups_get_both_gradients(
     np.testing.assert_allclose(
         losses(split, dataset, epochs=3), losses(plain, dataset, epochs=3), rtol=1e-4
     )
+
+
+def _moved(model, step):
+    """The weights that a step changes, and those that are to be trained."""
+    before = {weight.path: weight.numpy() for weight in model.weights}
+    step()
+    moved = {w.path for w in model.weights if (w.numpy() != before[w.path]).any()}
+    return moved, {weight.path for weight in model.trainable_weights}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("frozen", [["dense_features"], ["dense"], ["dense_features", "dense"]])
+def test_layers_frozen_and_thawed_after_compiling(batches, precision, frozen):
+    def small():
+        inputs = {"userId": keras.Input((1,), name="userId", dtype="int32")}
+        x = layers.DenseFeatures({"userId": (50, 8)}, name="dense_features")(inputs)
+        x = keras.layers.Dense(8, "tanh", name="dense")(x)
+        return keras.Model(inputs, keras.layers.Dense(1, "sigmoid", name="chance")(x))
+
+    def freeze(model, *, trainable):
+        for name in frozen:
+            model.get_layer(name).trainable = trainable
+
+    def fit(model):
+        model.fit(dataset, verbose=0, shuffle=False)
+
+    dataset = batches(128, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    compiled, thawed, trained = small(), small(), small()
+    compile_model(compiled, precision=precision)
+    freeze(compiled, trainable=False)
+    freeze(thawed, trainable=False)
+    compile_model(thawed, precision=precision)
+    freeze(thawed, trainable=True)
+    train(trained, dataset, precision=precision)
+    freeze(trained, trainable=False)
+    for model, count in ((compiled, None), (thawed, 5), (trained, None)):
+        moved, expected = _moved(model, lambda model=model: fit(model))
+        assert moved == expected
+        assert count is None or len(moved) == count
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_an_optimizer_of_other_weights_is_refused(batches, built, precision):
+    dataset, optimizer = batches(64, 64), optimizers.Adam()
+    model, other = built(), built()
+    model.layers[-1].trainable = False
+    train(model, dataset, optimizer=optimizer, precision=precision)
+    train(model, dataset, optimizer=optimizer, precision=precision)
+    model.layers[-1].trainable = True
+    for given in (model, other):
+        with pytest.raises(TrainingError, match=r"Adam, built without .* Make a new optimizer"):
+            compile_model(given, optimizer, precision=precision)
+    with pytest.raises(TrainingError, match="while these weights were frozen"):
+        model.fit(dataset, verbose=0, shuffle=False)
+    train(model, dataset, precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": None}, "Expected an optimizer .* None"),
+        ({"optimizer": optimizers.Adam}, r"Make one: Adam\(\)"),
+        ({"jit_compile": True}, "Expected xla"),
+        ({"run_eagerly": True}, "split=False"),
+        ({"steps_per_execution": "auto"}, "a whole number from 1. Received: .*'auto'"),
+    ],
+)
+def test_options_that_the_step_does_not_have(built, options, message):
+    with pytest.raises(TrainingError, match=message):
+        compile_model(built(), **options)
+
+
+def test_an_optimizer_may_be_a_config(built):
+    model = built()
+    compile_model(model, keras.optimizers.serialize(keras.optimizers.Adam(0.25)))
+    assert float(model.optimizer.learning_rate) == 0.25
