@@ -84,6 +84,8 @@ def test_models_and_optimizers_have_the_attributes_that_training_reads():
     operation, number, _ = model.outputs[0]._keras_history
     assert operation is model.layers[-1], told
     assert operation._inbound_nodes[number].input_tensors[0] is model.inputs[0], told
+    masked = keras.layers.Masking()(tf.zeros((1, 2, 3)))
+    assert masked._keras_mask.shape == (1, 2), told
     for kind, names in {
         "Adam": ["_momentums", "_velocities", "_velocity_hats"],
         "Adagrad": ["_accumulators"],
@@ -167,7 +169,13 @@ def made_here() -> set[str]:
                 own.add(node.attr)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 own.add(node.id)
-    return own - {"_keras_history", "_maybe_symbolic_build", "_from_components", "_component_specs"}
+    return own - {
+        "_keras_history",
+        "_keras_mask",
+        "_maybe_symbolic_build",
+        "_from_components",
+        "_component_specs",
+    }
 
 
 def product_files() -> list[Path]:

@@ -1,8 +1,8 @@
 """All private names of Keras and TensorFlow that training uses.
 
-Keras has no public way from a tensor of a functional model to its operation, to nested layers, and
-to an optimizer's moments of a variable; TensorFlow has none to end operations between processes. The
-exporter uses these functions too.
+Keras has no public way from a tensor of a functional model to its operation, from a tensor to its
+mask, to nested layers, and to an optimizer's moments of a variable; TensorFlow has none to end
+operations between processes. The exporter uses these functions too.
 
 `tests/test_private_names.py` fails and names any of them that changes.
 """
@@ -52,6 +52,16 @@ def kept_histories(tensors: Sequence[Any]) -> Iterator[None]:
             tensor._keras_history = history  # noqa: SLF001
 
 
+def mask_of(tensor: tf.Tensor) -> tf.Tensor | None:
+    """The mask that a layer of Keras has attached to its result, which other operations drop."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def set_mask(tensor: tf.Tensor, mask: tf.Tensor | None) -> None:
+    """Attach a mask to a tensor, for the layers of Keras that take it; None for none."""
+    tensor._keras_mask = mask  # noqa: SLF001
+
+
 def replace_build(model: keras.Model, batch_of: Callable[[Any], Any]) -> None:
     """Let Keras build a model from a batch that `batch_of` selects.
 
@@ -84,6 +94,17 @@ def states_of(optimizer: keras.Optimizer, variable: keras.Variable) -> list[kera
     ]
     found = [each[place] for each in lists if isinstance(each[place], keras.Variable)]
     return [state for state in found if state is not variable and state.shape == variable.shape]
+
+
+def unknown_to(
+    optimizer: keras.Optimizer, variables: Sequence[keras.Variable]
+) -> list[keras.Variable]:
+    """The variables of which an optimizer that is built has no state."""
+    own = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    if not own.built:
+        return []
+    known = {id(variable) for variable in own._trainable_variables}  # noqa: SLF001
+    return [variable for variable in variables if id(variable) not in known]
 
 
 @contextmanager

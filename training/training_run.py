@@ -21,7 +21,7 @@ from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
 from training.run.class_weight import check_class_weight, weighted, with_weights
-from training.run.data_check import check_data
+from training.run.data_check import check_data, check_end
 from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
@@ -115,11 +115,11 @@ def train(
         Speed, loss curve and metrics.
 
     Raises:
-        TrainingError: no data, data that does not fit the model, an embedding with fewer rows than
-            a loader's schema has ids for its column, data of another fit than the model was trained
-            on, invalid arguments, an id out of range, no memory, or a loss or a weight that is not
-            a number; the model then keeps its weights at that moment, and the checkpoint the
-            earlier ones. A worker is lost, or has other settings, data of another length or fit, no
+        TrainingError: no data, data without end where no callback may end the run, data that does
+            not fit the model, an embedding with fewer rows than a loader's schema has ids for its
+            column, data of another fit than the model was trained on, invalid arguments, an id out
+            of range, no memory, or a loss or a weight that is not a number; the model then keeps its
+            weights at that moment, and the checkpoint the earlier ones. A worker is lost, or has other settings, data of another length or fit, no
             rows, another order of the rows, or another model.
         LoaderError: the data cannot be read, or the checkpoint is of other data.
 
@@ -141,8 +141,11 @@ def train(
     names = output_names(model)
     settings = compile_settings(optimizer, loss, metrics, loss_weights, names)
     check_data(model, train_data, "train_data")
+    if not callbacks:  # one of them may end the run
+        check_end(train_data, "train_data")
     if validation_data is not None:
         check_data(model, validation_data, "validation_data")
+        check_end(validation_data, "validation_data")
     # The fits first: ids of another fit need another model, not larger tables.
     fits = check_fits(model, train_data, validation_data)
     check_tables(model, train_data)

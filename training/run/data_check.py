@@ -61,6 +61,20 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
         _check_columns(inputs, x, argument)
 
 
+def check_end(data: Any, argument: str) -> None:
+    """Raise TrainingError if an epoch of the data has no end, which Keras would wait for."""
+    if isinstance(data, tf.data.Dataset):
+        is_endless = data.cardinality() == tf.data.INFINITE_CARDINALITY
+    else:
+        is_endless = isinstance(data, keras.utils.PyDataset) and data.num_batches is None
+    if is_endless:
+        raise TrainingError(
+            f"Expected {argument} with an end, since it is read to the end in each epoch. Received: a "
+            f"{type(data).__name__} without one. Leave out repeat(), give the steps of an epoch, "
+            "data.take(steps), or use compile_model and model.fit(steps_per_epoch=...)."
+        )
+
+
 def first_nan(data: Any) -> tuple[int, list[str]]:
     """The first batch that contains NaN or infinity, and its columns that do.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -18,6 +19,7 @@ from training.sharding.room import expect_room_for_state
 from training.split import loop, replicas
 from training.split.exchange import Exchange
 from training.split.precision import policy_of
+from training.split.refusals import expect_state
 from training.split.step import SplitStep, cut_for_training
 
 _SPARSE = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
@@ -77,8 +79,9 @@ def compile_model(
         TrainingError: the model cannot be split, unknown precision, or `precision` or several
             `workers` without `split` or with a loss that is no mean. The optimizer's state does not
             fit beside the tables: of one worker alone on a GPU, or of tables that are divided among
-            workers, who then all make this call. In `fit`: a worker is lost, or has no rows, or
-            another model, optimizer, batch size or number of steps.
+            workers, who then all make this call. An optimizer that is none, or was built for other
+            weights; an option that the step lacks: jit_compile, run_eagerly. In `fit`: a worker is
+            lost, or has no rows, or another model, optimizer, batch size or number of steps.
 
     Example:
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])
@@ -90,11 +93,13 @@ def compile_model(
             "Expected split=True for a precision of the training step alone. "
             f"Received: precision={precision!r}, split=False."
         )
+    _expect_own_options(options, split=split)
     workers = expect_workers(workers)
     if workers.size > 1:
         _expect_divisible(workers, loss, split=split)
-    if isinstance(optimizer, str):
-        optimizer = _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
+    optimizer = _optimizer(optimizer)
+    if model.built:
+        expect_state(optimizer, model.trainable_variables)
     if policy == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizers.LossScaleOptimizer(optimizer)
     is_divided = any(layout_of(variable) is not None for variable in model.variables)
@@ -114,6 +119,41 @@ def compile_model(
         loop.install(model, exchange)
         if exchange is not None and is_divided:
             loop.install_lookups(model, exchange)
+
+
+def _optimizer(given: Any) -> keras.Optimizer:
+    """The optimizer of a name, of a config, or itself."""
+    if isinstance(given, str):
+        return _SPARSE.get(given.lower(), lambda: keras.optimizers.get(given))()
+    if isinstance(given, dict):
+        return keras.optimizers.get(given)
+    if not isinstance(given, keras.Optimizer):
+        made = f" Make one: {given.__name__}()." if isinstance(given, type) else ""
+        raise TrainingError(
+            "Expected an optimizer of Keras or of training.optimizers, or its name, such as "
+            f'"adam". Received: {given!r}.{made}'
+        )
+    return given
+
+
+def _expect_own_options(options: Mapping[str, Any], *, split: bool) -> None:
+    """Raise TrainingError for options of `model.compile` that the split step does not have."""
+    if "jit_compile" in options:
+        raise TrainingError(
+            "Expected xla, which says whether XLA compiles the dense part. Received: "
+            f"jit_compile={options['jit_compile']!r}. Use xla, or model.compile."
+        )
+    if options.get("run_eagerly") and split:
+        raise TrainingError(
+            "Expected a step that runs as a graph, to split it. Received: run_eagerly=True. Use "
+            "split=False to debug a layer or a loss."
+        )
+    steps = options.get("steps_per_execution", 1)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise TrainingError(
+            "Expected steps_per_execution as a whole number from 1. Received: "
+            f"steps_per_execution={steps!r}."
+        )
 
 
 def _expect_rows_alone(workers: Workers, optimizer: keras.Optimizer, precision: str) -> None:

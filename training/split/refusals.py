@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 
 from training.errors import TrainingError
-from training.private import layers_of, origin
+from training.private import layers_of, origin, unknown_to
 
 # The split step takes the place of these; it calls the others, such as `compute_metrics`.
 _REPLACED = ("train_step", "make_train_function", "call", "compute_loss")
@@ -61,6 +61,17 @@ def expect_not_assigned(
     ]
     if assigned:
         raise _assigned(assigned)
+
+
+def expect_state(optimizer: keras.Optimizer, variables: Sequence[keras.Variable]) -> None:
+    """Raise TrainingError if an optimizer was built for other variables."""
+    if unknown := unknown_to(optimizer, variables):
+        others = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise TrainingError(
+            "Expected an optimizer that is new, or was built for all weights that are trained now. "
+            f"Received: {type(optimizer).__name__}, built without {unknown[0].path}{others}: for "
+            "another model, or while these weights were frozen. Make a new optimizer, and compile."
+        )
 
 
 def _assigned(names: Sequence[str]) -> TrainingError:

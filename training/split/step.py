@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
-from training.private import layers_of
+from training.private import layers_of, mask_of, set_mask
 from training.sharding.layout import layout_of
 from training.split import replicas
+from training.split.both_parts import expect_lookups_alone, sum_of_both
 from training.split.choice import either
 from training.split.cut import SplitModel, cut, is_compilable
 from training.split.exchange import Exchange, by_row
@@ -24,6 +25,7 @@ from training.split.refusals import (
     expect_no_losses,
     expect_no_normalized_weights,
     expect_not_assigned,
+    expect_state,
 )
 from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
@@ -74,22 +76,23 @@ class SplitStep:
         self.model = model
         self._exchange = exchange
         self.parts = cut_for_training(model)
-        tower = self.parts.tower
-        self._target = faster(tower, policy, xla)
-        # Not inlined: inside a branch TensorFlow puts all operations on the GPU, and some belong on
-        # the host.
-        self.plain = tf.function(
-            self._compute, autograph=False, experimental_attributes={"_noinline": xla}
-        )
-        self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
+        self._policy = policy
         self._xla = xla
+        self._prepare()
         self._on_gpu = has_gpu()
         self._has_metrics = exchange is None and len(model.outputs) == 1
         with tf.device(_HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def __call__(self, data: Any) -> Mapping[str, Any]:
-        """Train on one batch; return the metrics so far."""
+        """Train on one batch; return the metrics so far.
+
+        Raises:
+            TrainingError: a layer is trained that was frozen when the optimizer was built.
+        """
+        if self._trained != _trained(self.model):
+            self._prepare()
+        expect_state(self.model.optimizer, self.model.trainable_variables)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         self._make_metrics(y, weight)
         before = [] if self._exchange is None else self._exchange.before()
@@ -105,7 +108,7 @@ class SplitStep:
             y, weight = _widened((y, weight))
             x = x if joined and self._xla else _widened(x)
         if joined:
-            result = self._run(_taken(self.parts.lookup, x), y, weight, joined=True)
+            result = self._run(_taken(self.parts.lookup, x), y, weight, [], joined=True)
             gradients = _by_variable(tables, result.lookup_gradients)
         else:
             held = [table for table in tables if layout_of(table) is None]
@@ -115,16 +118,20 @@ class SplitStep:
             ):
                 tape.watch([table.value for table in held])
                 # Joined in the tower, together with what it computes with them.
-                parts = [_in_few(concatenated(tensor)) for tensor in self._look_up(x)]
-            result = self._run(parts, y, weight, joined=False)
+                border = self._look_up(x)
+                parts = [_in_few(concatenated(tensor)) for tensor in border]
+            result = self._run(parts, y, weight, list(map(mask_of, border)), joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
             looked_up = keras.tree.flatten(parts)
             backward, arrived = _backward(tape, looked_up, result.lookup_gradients, sources)
             gradients = _by_variable(held, backward)
             of_lookups = gradients_of_tables(lookups, arrived)
-            _expect_lookups_alone(held, gradients, of_lookups)
+            expect_lookups_alone(held, gradients, of_lookups)
             gradients |= of_lookups
-        gradients |= _by_variable(self.parts.tower.trainable_variables, result.gradients)
+        tower = self.parts.tower.trainable_variables
+        for variable, gradient in zip(tower, result.gradients, strict=True):
+            # A layer may be in both parts, or read a table by itself.
+            gradients[id(variable)] = sum_of_both(variable, gradients.get(id(variable)), gradient)
         variables = self.model.trainable_variables
         # A step that finds no batch fails; before that it must neither count nor draw random
         # numbers. An identity, since TensorFlow does not wait for the results of a function that is
@@ -141,6 +148,18 @@ class SplitStep:
         with tf.control_dependencies([predicted]):
             self.model.optimizer.apply(ordered, variables)
         return logs
+
+    def _prepare(self) -> None:
+        """Make the layers that compute, which know what is frozen, and the functions that call them."""
+        self._trained = _trained(self.model)
+        self._target = faster(self.parts.tower, self._policy, self._xla)
+        _take_masks(self._target)
+        # Not inlined: inside a branch TensorFlow puts all operations on the GPU, and some belong on
+        # the host.
+        self.plain = tf.function(
+            self._compute, autograph=False, experimental_attributes={"_noinline": self._xla}
+        )
+        self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
 
     def _make_metrics(self, y: Any, weight: Any) -> None:
         """Have Keras make its metrics, which it does in their first use.
@@ -184,23 +203,26 @@ class SplitStep:
         expect_no_losses(self.parts.lookup.losses)
         return border
 
-    def _run(self, given: Any, y: Any, weight: Any, *, joined: bool) -> _Result:
+    def _run(self, given: Any, y: Any, weight: Any, masks: list[Any], *, joined: bool) -> _Result:
         if not self._xla:
-            return self.plain(given, y, weight, joined)
+            return self.plain(given, y, weight, masks, joined)
         size = _rows(given, y)
         with tf.device(_HOST):
             size = tf.cast(size, tf.int64)
             largest = self._largest.assign(tf.maximum(self._largest, size))
             is_full = tf.equal(size, largest)
-        return either(is_full, self.compiled, self.plain, given, y, weight, joined)
+        return either(is_full, self.compiled, self.plain, given, y, weight, masks, joined)
 
-    def _compute(self, given: Any, y: Any, weight: Any, joined: bool) -> _Result:
+    def _compute(
+        self, given: Any, y: Any, weight: Any, masks: Sequence[tf.Tensor | None], joined: bool
+    ) -> _Result:
         """Forward and backward, from the features if `joined`, else from what was looked up.
 
         Args:
             given: the features, or for each tensor of the border its parts.
             y: labels.
             weight: sample weights, or None.
+            masks: Keras' masks of the border's tensors, if not `joined`.
             joined: whether the lookups take place here.
         """
         trainable = [tf.convert_to_tensor(v.value) for v in self.parts.tower.trainable_variables]
@@ -209,7 +231,7 @@ class SplitStep:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([*trainable, *(tensor for tensor in sources if tensor.dtype.is_floating)])
             with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
-                border = self._look_up(given) if joined else list(map(_joined, given))
+                border = self._look_up(given) if joined else _masked(map(_joined, given), masks)
                 outputs, loss = self._forward(border, y, weight, scope)
                 expect_not_assigned(self._target.trainable_variables, trainable, scope)
                 scaled = self.model.optimizer.scale_loss(loss)
@@ -317,6 +339,27 @@ def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
+def _trained(model: keras.Model) -> tuple[list[bool], list[int]]:
+    """The layers and the weights that are trained, which a user may change after compiling."""
+    return [each.trainable for each in layers_of(model)], list(map(id, model.trainable_variables))
+
+
+def _masked(tensors: Iterable[tf.Tensor], masks: Sequence[tf.Tensor | None]) -> list[tf.Tensor]:
+    """Tensors with Keras' masks, which the way into another function drops."""
+    masked = []
+    for tensor, mask in zip(tensors, masks, strict=True):
+        if mask is not None:
+            set_mask(tensor, mask)
+        masked.append(tensor)
+    return masked
+
+
+def _take_masks(tower: keras.Model) -> None:
+    """Keep Keras from a warning that a model which takes masks destroys them: its layers take them."""
+    tower.supports_masking = True
+    tower.compute_mask = lambda *_: None  # the outputs have those of their own layers
+
+
 def _widened(data: Any) -> Any:
     """Data with int64 for int32, which most operations copy to the host, apart from XLA's."""
     return keras.tree.map_structure(
@@ -347,18 +390,6 @@ def _backward(
     pairs = [pair for pair in zip(border, gradients, strict=True) if pair[1] is not None]
     targets, upstream = [tensor for tensor, _ in pairs], [gradient for _, gradient in pairs]
     return tape.gradient(targets, sources, output_gradients=upstream)
-
-
-def _expect_lookups_alone(
-    tables: Sequence[keras.Variable], gradients: Mapping[int, Any], of_lookups: Mapping[int, Any]
-) -> None:
-    """Raise TrainingError if a table whose lookups are recorded apart has another gradient too."""
-    both = [t.path for t in tables if id(t) in of_lookups and gradients[id(t)] is not None]
-    if both:
-        raise TrainingError(
-            "Expected tables that are read by lookups alone, to train with several workers on GPUs. "
-            f"Received: a model that also reads {', '.join(both)} itself. Look up what it needs by ids."
-        )
 
 
 def _by_variable(variables: Sequence[keras.Variable], gradients: Sequence[Any]) -> dict[int, Any]:

@@ -99,6 +99,23 @@ def test_what_is_no_data_is_refused(model, data):
         check_data(model, data, "validation_data")
 
 
+def test_data_without_end_is_refused(model, batches):
+    message = r"Expected {} with an end.*data\.take\(steps\).*steps_per_epoch"
+    with pytest.raises(TrainingError, match=message.format("train_data")):
+        train(model, batches(64, 64).repeat())
+    with pytest.raises(TrainingError, match=message.format("validation_data")):
+        train(model, batches(64, 64), batches(64, 64).repeat())
+    assert train(model, batches(64, 64).repeat().take(2)).samples == 128
+
+
+def test_a_callback_may_end_data_without_end(model, batches):
+    class Enough(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+            self.model.stop_training = batch == 2
+
+    assert train(model, batches(64, 64).repeat(), callbacks=[Enough()]).samples == 192
+
+
 class Squares(keras.utils.PyDataset):
     num_batches = 2
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import compile_model, layers, optimizers
+from training import TrainingError, compile_model, layers, optimizers, train
 
 
 @pytest.mark.parametrize(
@@ -165,3 +165,183 @@ def test_what_no_config_has_counts(batches, losses, options, shift, rtol, nested
     plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
     compile_model(split, keras.optimizers.SGD(0.1), **options)
     np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=rtol)
+
+
+def _with_genres(inputs, x):
+    """The output of a model that also takes lists, whose lookups are apart from the dense part."""
+    pair = tuple(
+        keras.Input((1,), name=f"genres__{part}", dtype="int64") for part in ("values", "nnzs")
+    )
+    x = keras.layers.Concatenate()([x, layers.EmbeddingBag(22, 4)(pair)])
+    return keras.Model(inputs | {"genres": pair}, keras.layers.Dense(1, "sigmoid")(x))
+
+
+def _attentive(*, lists):
+    recent = keras.Input((6,), name="recent", dtype="int64")
+    x = keras.layers.Embedding(40, 8, mask_zero=True)(recent)
+    x = keras.layers.MultiHeadAttention(2, 4)(x, x)
+    x = keras.layers.GlobalAveragePooling1D()(x)
+    if lists:
+        return _with_genres({"recent": recent}, x)
+    return keras.Model({"recent": recent}, keras.layers.Dense(1, "sigmoid")(x))
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("options", [{}, {"xla": True}])
+def test_masks_of_lookups_count(batches, losses, options, lists):
+    def with_recent(x, y):
+        ids = (x["movieId"] * tf.range(1, 7, dtype="int32")) % 40
+        shown = tf.range(6, dtype="int32") <= x["userId"] % 6
+        recent = tf.where(shown, tf.maximum(ids, 1), 0)
+        return {"recent": recent} | ({"genres": x["genres"]} if lists else {}), y
+
+    dataset = batches(256, 64).map(with_recent)
+    results = []
+    for is_split in (False, True):
+        keras.utils.set_random_seed(0)
+        model = _attentive(lists=lists)
+        if is_split:
+            compile_model(model, keras.optimizers.SGD(1.0), **options)
+        else:
+            model.compile(keras.optimizers.SGD(1.0), "binary_crossentropy", jit_compile=False)
+        results.append(losses(model, dataset, epochs=2))
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+
+
+class Tied(keras.layers.Layer):
+    """Products with the vectors of a table."""
+
+    def __init__(self, table, **options):
+        super().__init__(**options)
+        self.table = table
+
+    def call(self, x):
+        return keras.ops.matmul(x, keras.ops.transpose(self.table))
+
+
+def _with_a_shared_layer(inputs):
+    shared = keras.layers.Dense(8, "relu")
+    ids = keras.Input((1,), dtype="int64")
+    tower = keras.Model(ids, shared(layers.EmbeddingBag(50, 8)(ids)))
+    movie = layers.EmbeddingBag(40, 4)(inputs["movieId"])
+    both = [tower(inputs["userId"]), shared(keras.layers.Dense(8)(movie))]
+    return keras.layers.Concatenate()(both)
+
+
+def _with_a_tied_table(inputs):
+    user = layers.EmbeddingBag(50, 8)
+    x = keras.layers.Dense(8, "relu")(user(inputs["userId"]))
+    return Tied(user.embeddings)(x)
+
+
+def _with_a_tied_table_of_two_uses(inputs):
+    user, movie = layers.EmbeddingBag(50, 8), layers.EmbeddingBag(40, 8)
+    x = keras.layers.Concatenate()([user(inputs["userId"]), movie(inputs["movieId"])])
+    return Tied(user.embeddings)(keras.layers.Dense(8, "relu")(x))
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("optimizer", [keras.optimizers.SGD, optimizers.Adagrad])
+@pytest.mark.parametrize(
+    "make", [_with_a_shared_layer, _with_a_tied_table, _with_a_tied_table_of_two_uses]
+)
+def test_weights_before_and_after_the_lookups_get_both_gradients(
+    batches, losses, make, optimizer, lists
+):
+    def built():
+        keras.utils.set_random_seed(0)
+        inputs = {
+            name: keras.Input((1,), name=name, dtype="int64") for name in ("userId", "movieId")
+        }
+        x = make(inputs)
+        return (
+            _with_genres(inputs, x)
+            if lists
+            else keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(x))
+        )
+
+    dataset = batches(256, 64)
+    if not lists:
+        dataset = dataset.map(lambda x, y: ({name: x[name] for name in ("userId", "movieId")}, y))
+    plain, split = built(), built()
+    plain.compile(optimizer(0.5), "binary_crossentropy", jit_compile=False)
+    compile_model(split, optimizer(0.5))
+    np.testing.assert_allclose(
+        losses(split, dataset, epochs=3), losses(plain, dataset, epochs=3), rtol=1e-4
+    )
+
+
+def _moved(model, step):
+    """The weights that a step changes, and those that are to be trained."""
+    before = {weight.path: weight.numpy() for weight in model.weights}
+    step()
+    moved = {w.path for w in model.weights if (w.numpy() != before[w.path]).any()}
+    return moved, {weight.path for weight in model.trainable_weights}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("frozen", [["dense_features"], ["dense"], ["dense_features", "dense"]])
+def test_layers_frozen_and_thawed_after_compiling(batches, precision, frozen):
+    def small():
+        inputs = {"userId": keras.Input((1,), name="userId", dtype="int32")}
+        x = layers.DenseFeatures({"userId": (50, 8)}, name="dense_features")(inputs)
+        x = keras.layers.Dense(8, "tanh", name="dense")(x)
+        return keras.Model(inputs, keras.layers.Dense(1, "sigmoid", name="chance")(x))
+
+    def freeze(model, *, trainable):
+        for name in frozen:
+            model.get_layer(name).trainable = trainable
+
+    def fit(model):
+        model.fit(dataset, verbose=0, shuffle=False)
+
+    dataset = batches(128, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    compiled, thawed, trained = small(), small(), small()
+    compile_model(compiled, precision=precision)
+    freeze(compiled, trainable=False)
+    freeze(thawed, trainable=False)
+    compile_model(thawed, precision=precision)
+    freeze(thawed, trainable=True)
+    train(trained, dataset, precision=precision)
+    freeze(trained, trainable=False)
+    for model, count in ((compiled, None), (thawed, 5), (trained, None)):
+        moved, expected = _moved(model, lambda model=model: fit(model))
+        assert moved == expected
+        assert count is None or len(moved) == count
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_an_optimizer_of_other_weights_is_refused(batches, built, precision):
+    dataset, optimizer = batches(64, 64), optimizers.Adam()
+    model, other = built(), built()
+    model.layers[-1].trainable = False
+    train(model, dataset, optimizer=optimizer, precision=precision)
+    train(model, dataset, optimizer=optimizer, precision=precision)
+    model.layers[-1].trainable = True
+    for given in (model, other):
+        with pytest.raises(TrainingError, match=r"Adam, built without .* Make a new optimizer"):
+            compile_model(given, optimizer, precision=precision)
+    with pytest.raises(TrainingError, match="while these weights were frozen"):
+        model.fit(dataset, verbose=0, shuffle=False)
+    train(model, dataset, precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": None}, "Expected an optimizer .* None"),
+        ({"optimizer": optimizers.Adam}, r"Make one: Adam\(\)"),
+        ({"jit_compile": True}, "Expected xla"),
+        ({"run_eagerly": True}, "split=False"),
+        ({"steps_per_execution": "auto"}, "a whole number from 1. Received: .*'auto'"),
+    ],
+)
+def test_options_that_the_step_does_not_have(built, options, message):
+    with pytest.raises(TrainingError, match=message):
+        compile_model(built(), **options)
+
+
+def test_an_optimizer_may_be_a_config(built):
+    model = built()
+    compile_model(model, keras.optimizers.serialize(keras.optimizers.Adam(0.25)))
+    assert float(model.optimizer.learning_rate) == 0.25
