@@ -308,7 +308,7 @@ def test_epochs_that_are_not_the_loaders(make_prices, tmp_path):
     with pytest.raises(LoaderError, match=r"steps=5 in fit\. Pass loader\.repeat\(\)"):
         train(make_prices(), tmp_path, steps_per_epoch=5)
     loader = make_prices()
-    with pytest.raises(LoaderError, match="steps=None in fit"):
+    with pytest.raises(LoaderError, match="steps=3 in fit"):
         train(loader, tmp_path, data=loader.take(3))
     with pytest.raises(LoaderError, match="save_freq as a whole number"):
         LoaderCheckpoint(make_prices(), tmp_path, save_freq=0)
