@@ -1,9 +1,12 @@
-"""A server that runs until Ctrl-C."""
+"""A server that runs until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +39,7 @@ def serve(
     ] = None,
     startup_timeout: Annotated[float, typer.Option(help="Seconds until it must answer.")] = 120.0,
 ) -> None:
-    """Serve a model repository on this machine, until Ctrl-C.
+    """Serve a model repository on this machine, until Ctrl-C or SIGTERM.
 
     `ensemble publish` needs the admin key, which the environment variable `TRITON_ADMIN_KEY` sets.
 
@@ -59,7 +62,7 @@ def serve(
         heal=heal,
         admin_key=os.environ.get(ADMIN_KEY),
     )
-    with server:
+    with _terminated_as_interrupted(), server:
         typer.echo(f"gRPC  {server.grpc_url}")
         if http:
             typer.echo(f"HTTP  {server.http_url}")
@@ -72,3 +75,17 @@ def serve(
         except KeyboardInterrupt:
             return
     raise ServerError(f"The server ended on its own. Its log is {server.log_path}.")
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Make SIGTERM end the command as Ctrl-C does, when the server has stopped.
+
+    Otherwise the command would leave the server to its supervisor, and a service manager would start
+    the next one while the ports are taken; as a container's first process it would not end at all.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

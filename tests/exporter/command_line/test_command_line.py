@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from xml.etree import ElementTree as ET
 
 import keras
@@ -81,9 +82,9 @@ def folder(tmp_path_factory):
     os.chdir(before)
 
 
-@pytest.fixture(scope="module")
-def addresses(folder):
-    """The addresses of gRPC and HTTP at which `serve` serves it, until Ctrl-C."""
+@contextmanager
+def serving(folder, end):
+    """The addresses of gRPC and HTTP at which `serve` serves it, until a signal ends it."""
     ports = ["--grpc-port", "0", "--http-port", "0", "--log-file", "server.log"]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "serve", "models", *ports],
@@ -96,9 +97,22 @@ def addresses(folder):
         lines = [process.stdout.readline() for _ in range(5)]
         assert lines[-1] == "ready: shop. Ctrl-C stops the server.\n", process.stderr.read()
         yield lines[0].split()[1], lines[1].split()[1]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
         assert process.wait(30) == 0
         assert "Traceback" not in process.stderr.read()
+
+
+@pytest.fixture(scope="module")
+def addresses(folder):
+    with serving(folder, signal.SIGINT) as addresses:
+        yield addresses
+
+
+def test_serve_ends_with_its_server_when_terminated(folder):
+    with serving(folder, signal.SIGTERM) as (address, _):
+        EnsembleClient(address, "shop").close()
+    # The next one can have the port at once.
+    socket.create_server(("127.0.0.1", port_of(address))).close()
 
 
 @pytest.fixture(scope="module")
