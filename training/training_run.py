@@ -120,8 +120,8 @@ def train(
             column, data of another fit than the model was trained on, invalid arguments, an id out
             of range, no memory, or a loss or a weight that is not a number; the model then keeps its
             weights at that moment, and the checkpoint the earlier ones. A worker is lost, or has
-            other settings, other data, data of another length or fit, no rows, another order of the
-            rows, or another model.
+            other settings, data of another length or fit, no rows, another order of the rows, or
+            another model.
         LoaderError: the data cannot be read, or the checkpoint is of other data.
 
     Example:
