@@ -118,7 +118,7 @@ class SplitStep:
             ):
                 tape.watch([table.value for table in held])
                 # Joined in the tower, together with what it computes with them.
-                border = self._look_up(x)
+                border = self._look_up(_taken(self.parts.lookup, x))
                 parts = [_in_few(concatenated(tensor)) for tensor in border]
             result = self._run(parts, y, weight, list(map(mask_of, border)), joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
@@ -322,7 +322,10 @@ def cut_for_training(model: keras.Model) -> SplitModel:
 
 
 def _taken(model: keras.Model, x: Any) -> Any:
-    """The features that a model takes: others may be lists or text, which XLA cannot take."""
+    """The features that a model takes.
+
+    Keras would assign others to its inputs by position, and XLA cannot take lists and text.
+    """
     if isinstance(x, dict) and isinstance(model.input, dict):
         return {name: tensor for name, tensor in x.items() if name in model.input}
     return x

@@ -176,6 +176,31 @@ def _with_genres(inputs, x):
     return keras.Model(inputs | {"genres": pair}, keras.layers.Dense(1, "sigmoid")(x))
 
 
+@pytest.mark.parametrize("lists", [False, True])
+def test_columns_that_a_model_does_not_take_change_nothing(batches, losses, lists):
+    """Keras sorts the columns by name, and assigns them to inputs by position."""
+
+    def model():
+        keras.utils.set_random_seed(0)
+        user = keras.Input((1,), name="userId", dtype="int64")
+        x = layers.EmbeddingBag(50, 4)(user)
+        if lists:
+            return _with_genres({"userId": user}, x)
+        return keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+
+    taken = ["userId", "genres"] if lists else ["userId"]
+    exact = batches(256, 64).map(lambda x, y: ({name: x[name] for name in taken}, y))
+    more = batches(256, 64).map(
+        lambda x, y: ({"movieId": x["movieId"]} | {name: x[name] for name in taken}, y)
+    )
+    results = []
+    for dataset in (exact, more):
+        split = model()
+        compile_model(split, keras.optimizers.SGD(0.5))
+        results.append(losses(split, dataset, epochs=2))
+    np.testing.assert_array_equal(*results)
+
+
 def _attentive(*, lists):
     recent = keras.Input((6,), name="recent", dtype="int64")
     x = keras.layers.Embedding(40, 8, mask_zero=True)(recent)
