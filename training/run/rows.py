@@ -60,11 +60,14 @@ class RowCount:
         is_ours = origin(own) in ("keras", "training")
         name, counting = ("compute_metrics", counted) if is_ours else ("train_step", step)
         # Keras reads the attribute; without an own one the model has its class's method.
+        before = vars(model).get(name)
         setattr(model, name, counting)
         try:
             yield
         finally:
             vars(model).pop(name, None)
+            if before is not None:
+                setattr(model, name, before)
             # They were traced with the count.
             model.train_function = model.test_function = None
 

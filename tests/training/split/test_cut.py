@@ -151,7 +151,10 @@ def test_a_step_of_the_users_own_is_taken(kind, metrics, batches):
     plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=metrics or None)
     expected = plain.fit(dataset, verbose=0, shuffle=False).history
     keras.utils.set_random_seed(0)
-    report = train(functional(kind), dataset, optimizer=keras.optimizers.SGD(0.1), metrics=metrics)
+    model = functional(kind)
+    own = vars(model).get("train_step")
+    report = train(model, dataset, optimizer=keras.optimizers.SGD(0.1), metrics=metrics)
+    assert vars(model).get("train_step") is own
     assert report.samples == 192
     assert set(report.history) == set(expected)
     for name, values in expected.items():
