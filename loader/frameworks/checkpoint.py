@@ -114,7 +114,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._last = self._published()
         if self._last is None:
             return 0
-        content = _read(self._folder / _POINTER)
+        content = _parsed(self._last, self._folder / _POINTER)
         if differ := other_fits(content["fits"], fits_of(self._loader.input_schema.columns)):
             raise LoaderError(
                 f"Expected the data of the checkpoint in {self._folder}. Received: data in which "
@@ -289,10 +289,10 @@ def _seeds(model: keras.Model) -> list[keras.Variable]:
     return [variable for variable in model.variables if variable.name == "seed_generator_state"]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _parsed(text: bytes, path: Path) -> dict[str, Any]:
     try:
-        content = unsealed(path.read_bytes(), str(path))
-    except (OSError, FormatError) as error:
+        content = unsealed(text, str(path))
+    except FormatError as error:
         raise LoaderError(
             f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start afresh."
         ) from error

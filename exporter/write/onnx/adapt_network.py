@@ -5,7 +5,6 @@ Matrices become columns, and numbers without columns become one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -105,10 +104,7 @@ def _public_names(network: OnnxNetwork, graph: onnx.GraphProto) -> dict[str, str
         if spec.name not in model.flat and not isinstance(network.columns.get(spec.name), tuple)
     }
     made = {name for node in graph.node for name in node.output}
-    times = Counter(model.outputs)
-    return names | {
-        name: name for name in made if times[name] == 1 and name not in network.columnar
-    }
+    return names | {name: name for name in model.outputs if name in made - network.columnar}
 
 
 def _packed(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[onnx.NodeProto]:
