@@ -23,12 +23,13 @@ SIZES = {"city": (7, 8), "user": (5000, 8), "item": (900, 8)}
 LISTS = {"tags": (300, 8), "days": (7, 8)}
 # Rows of columns whose gradients are summed by row before they travel: "city", "days", not the others.
 SMALL = 100
-# Accumulators start so low that every gradient shows.
+# Accumulators start so low that every gradient shows. Adam divides by a gradient's size: with less epsilon it
+# enlarges the rounding of gradients near zero.
 OPTIMIZERS = {
     "sgd": lambda: optimizers.SGD(0.5),
     "momentum": lambda: optimizers.SGD(0.1, momentum=0.9),
     "adagrad": lambda: optimizers.Adagrad(0.05, initial_accumulator_value=1e-4),
-    "adam": lambda: optimizers.Adam(0.01),
+    "adam": lambda: optimizers.Adam(0.01, epsilon=1e-3),
 }
 CASES = {
     f"{shard or 'none'}, {kind}, {name}": (shard, kind, name)

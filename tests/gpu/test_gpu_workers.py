@@ -61,11 +61,10 @@ def test_two_gpus_train_as_one_with_both_batches(found, case):
         np.testing.assert_allclose(worker["loss"], one[case]["loss"], rtol=0, atol=1e-6)
     for kind in ("weights", "state"):
         for own, expected in zip(first[kind], one[case][kind], strict=True):
-            np.testing.assert_allclose(own, expected, rtol=0, atol=2e-6)
+            np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
     if program.CASES[case][0] is None:
         for own, other in zip(first["weights"], second["weights"], strict=True):
-            # Atomic additions have no order.
-            np.testing.assert_allclose(own, other, rtol=0, atol=2e-6)
+            np.testing.assert_allclose(own, other, rtol=0, atol=1e-6)
 
 
 def test_loaders_of_two_gpus_read_every_row_once(rows, tmp_path):
