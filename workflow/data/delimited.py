@@ -28,7 +28,11 @@ from .objects import state_of
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _GZIP = ".gz"
 _HIDDEN = (".", "_")
-_NUMBERS = (pl.Int64, pl.Float64)
+# The type of a column whose types in several files are these.
+_WIDER: Mapping[frozenset[pl.DataType], pl.DataType] = {
+    frozenset((pl.Int64(), pl.Float64())): pl.Float64(),
+    frozenset((pl.Int64(), pl.UInt64())): pl.UInt64(),
+}
 _DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 _HOUR = r"[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?"
 # A pattern of each type in ISO 8601, by a suffix that no two columns of a header share.
@@ -49,7 +53,8 @@ _SPOILT = {
     _ZONED: (_TIMES[_ZONED][0], "times"),
 }
 _ADVICE = (
-    "Give files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA', "
+    "Lines end with LF or CRLF. Quotes within a field are doubled, and the field is quoted. Give "
+    "files of another form as a frame: polars.scan_csv(path, separator=';', null_values='NA', "
     "infer_schema_length=None)."
 )
 
@@ -189,7 +194,7 @@ class DelimitedTable:
             return _no_value(file, wanted, self._nulls)
         if self._known is not None and wanted is None and pl.String() in found:
             return pl.String()
-        if len(found) > 1 and not found <= {*_NUMBERS}:
+        if len(found) > 1 and frozenset(found) not in _WIDER:
             first = kinds[0]
             other = next(file for file in kinds if file.types[name] != first.types[name])
             return (
@@ -198,7 +203,7 @@ class DelimitedTable:
             )
         # Without a value the type is that of text, or null where another one is known.
         empty = pl.String() if wanted is None else pl.Null()
-        return pl.Float64() if len(found) > 1 else next(iter(found), empty)
+        return _WIDER.get(frozenset(found)) or next(iter(found), empty)
 
     def expect_unchanged(self) -> None:
         """Raise if a file was removed or written since it was listed.
@@ -305,12 +310,14 @@ def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
             path,
             separator=_separator(path),
             infer_schema_length=None,
-            schema_overrides=fixed,
             null_values=[*nulls],
             glob=False,
         )
-        types = dict(scan.collect_schema())
-        inferred, words = _types_of_texts(_scan(path, types, nulls), types, fixed)
+        # By position: Polars keeps the doubled quotes of a name.
+        types = dict(zip(names, scan.collect_schema().dtypes(), strict=True)) | fixed
+        rows = _scan(path, types, nulls)
+        inferred, words = _types_of_texts(rows, types, fixed)
+        inferred |= _types_of_integers(rows, types)
     return TextFile(path, names, *state, types | inferred, words)
 
 
@@ -354,6 +361,17 @@ def _types_of_texts(
     return found, words
 
 
+def _types_of_integers(
+    rows: pl.LazyFrame, types: Mapping[str, pl.DataType]
+) -> dict[str, pl.DataType]:
+    """The type uint64 for columns that Polars takes for Int128, where it holds all values."""
+    wide = [name for name, dtype in types.items() if dtype == pl.Int128()]
+    if not wide:
+        return {}
+    held = rows.select(pl.col(wide).is_between(0, 2**64 - 1).all()).collect(engine="streaming")
+    return {name: pl.UInt64() for name in wide if held[name][0]}
+
+
 def _with_leading_zeros(
     path: Path, types: Mapping[str, pl.DataType], names: Sequence[str], nulls: Sequence[str]
 ) -> list[str]:
@@ -392,8 +410,6 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise WorkflowError(_not_text(path) or f"{path} is not UTF-8.") from error
-    except csv.Error as error:
-        raise WorkflowError(f"{path} cannot be read: {first_line(error)}. {_ADVICE}") from error
     except EOFError as error:
         raise WorkflowError(
             f"{path} ends in the middle, like a truncated copy. Copy it again."
@@ -412,11 +428,20 @@ def _bytes(path: Path) -> IO[bytes]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each record, and the number of its last line."""
-    with io.TextIOWrapper(_bytes(path), encoding="utf-8-sig", newline="") as file:
+    """The fields of each record, and the number of its last line; lines are those of Polars.
+
+    Raises:
+        WorkflowError: quotes or line ends are wrong; names the line.
+    """
+    with io.TextIOWrapper(_bytes(path), encoding="utf-8-sig", newline="\n") as file:
         reader = csv.reader(file, delimiter=_separator(path), strict=True)
-        for fields in reader:
-            yield reader.line_num, fields
+        try:
+            for fields in reader:
+                yield reader.line_num, fields
+        except csv.Error as error:
+            raise WorkflowError(
+                f"Line {reader.line_num} of {path} cannot be read: {first_line(error)}. {_ADVICE}"
+            ) from error
 
 
 def _header(path: Path) -> tuple[str, ...]:

@@ -207,7 +207,10 @@ def rows_of(
     sources = {c.name: Feature(source(c.name, Type(c.dtype)), c) for c in schemas.columns}
     found = find_row(prefix, group, sources, state, rows)
     program = build([(ColumnSchema("row", "int64"), found)], schemas)
-    named = table.lazy().rename(dict(zip(key_names(group), group, strict=True)))
+    # The keys alone: another column of the table may have the name of one in the data.
+    named = table.lazy().select(
+        pl.col(k).alias(n) for k, n in zip(key_names(group), group, strict=True)
+    )
     return apply(named, program).collect()["row"].to_numpy()
 
 

@@ -172,7 +172,11 @@ def test_a_table_of_a_join_may_be_text(tmp_path):
         (b'a,b\n"x\ny",2\n3\n', "2 fields in line 4.*Received: 1"),
         (b"a,b\n1,2\n\n3,4\n", "line 3.*Received: an empty line"),
         (b"a,b\n1,2\n3,\xff\n", "Line 3 of .*a.csv is not UTF-8"),
-        (b'a,b\n1,"never closed\n', "a.csv cannot be read: unexpected end of data"),
+        (b'a,b\n1,"never closed\n', "Line 2 of .*a.csv cannot be read: unexpected end of data"),
+        (b'a,b\n1,2\n"5"" TV,3\n', "Line 3 of .*a.csv cannot be read: .*Quotes within"),
+        (b"a,b\r1,2\r3,4\r", "Line 1 of .*a.csv cannot be read: .*Lines end"),
+        (b"a\r1\r2\r", "Line 1 of .*a.csv cannot be read: .*Lines end"),
+        (b"a,b\r\n1,2\r\n3,4\r5,6\r\n", "Line 3 of .*a.csv cannot be read: .*Lines end"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, content, message):
@@ -180,6 +184,40 @@ def test_bad_lines_are_named(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(WorkflowError, match=message):
         as_lazy_frame(path)
+
+
+def test_names_with_quotes_are_those_that_were_written(tmp_path):
+    names = ('say "hi"', "a, b", "two\nlines", '"', "user")
+    path = write(tmp_path / "a.csv", [("007", 2, 3, 4, 5)], names)
+    assert as_lazy_frame(path).collect().to_dict(as_series=False) == {
+        'say "hi"': [7],
+        "a, b": [2],
+        "two\nlines": [3],
+        '"': [4],
+        "user": [5],
+    }
+    workflow = Workflow(['say "hi"', "user"] >> ops.Categorify())
+    workflow.fit({'say "hi"': ["007", "7"], "user": [4, 5]})
+    assert workflow.transform(path).collect().rows() == [(3, 4)]
+
+
+def test_integers_beyond_int64_are_uint64(tmp_path):
+    (tmp_path / "1.csv").write_text("user,n\n18446744073709551615,1\n7,2\n")
+    (tmp_path / "2.csv").write_text("user,n\n7,\n,3\n")
+    workflow = Workflow(["user"] >> ops.Categorify()).fit(tmp_path / "*.csv")
+    assert str(workflow.input_schema) == "Schema(user: uint64?)"
+    assert workflow.transform(tmp_path / "1.csv").collect()["user"].to_list() == [4, 3]
+    values = workflow.reverse_mapping("user")["value"].drop_nulls().to_list()
+    assert values == [7, 2**64 - 1]
+
+
+@pytest.mark.parametrize("other", ["-1", str(2**64)])
+def test_integers_that_no_type_holds_are_refused(tmp_path, other):
+    (tmp_path / "a.csv").write_text(f"user,n\n{2**63},1\n{other},2\n")
+    assert as_lazy_frame(tmp_path / "a.csv").select("n").collect()["n"].to_list() == [1, 2]
+    for columns in (["user"] >> ops.Categorify(), ["user"]):
+        with pytest.raises(WorkflowError, match=r"column 'user'.*Int128"):
+            Workflow(columns).fit(tmp_path / "a.csv")
 
 
 def test_a_truncated_archive_and_one_that_is_none(tmp_path):

@@ -97,7 +97,7 @@ def test_folds_are_of_the_seed_and_the_row_alone():
     assert 0.2 < (one == one.shift(3)).mean() < 0.5
 
 
-@pytest.mark.parametrize("name", ["fold", "row", "further.fold", "key0"])
+@pytest.mark.parametrize("name", ["fold", "row", "further.fold", "key0", "sum0", "count0"])
 def test_columns_may_have_the_names_of_our_own(name):
     rows = {"x": [1, 1, 2, 2, 3, 1], "t": [1.0, 0.0, 1.0, 1.0, 0.0, 1.0]}
     want = Workflow(["x"] >> ops.TargetEncoding("t")).fit_transform(rows).collect()

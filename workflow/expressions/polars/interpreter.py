@@ -125,6 +125,11 @@ def _transcendental(function: Callable[..., pl.Expr]) -> Compile:
     )
 
 
+def _power(base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
+    # Polars takes the square root for a scalar 0.5, which differs for -inf and -0.0: not a scalar.
+    return base.pow(pl.when(base.is_not_null()).then(exponent))
+
+
 def _comparison(function: Callable[..., pl.Expr], guard: int) -> Compile:
     """Polars ranks NaN above all and equal to itself; in IEEE 754 every such comparison is False.
 
@@ -228,7 +233,7 @@ VERBS: Mapping[str, Compile] = of_every_verb(
         "sin": _transcendental(lambda a: a.sin()),
         "cos": _transcendental(lambda a: a.cos()),
         "tanh": _transcendental(lambda a: a.tanh()),
-        "power": _transcendental(lambda a, b: a.pow(b)),
+        "power": _transcendental(_power),
         "sqrt": _real(lambda a: a.sqrt()),
         "floor": _real(lambda a: a.floor()),
         "ceil": _real(lambda a: a.ceil()),

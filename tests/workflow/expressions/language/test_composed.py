@@ -58,9 +58,11 @@ def test_numbers_to_a_power_keep_the_floats_type(values, exponent):
         (lambda c: np.power(c, np.int64(3)), [8, -1, 0, None]),
         (lambda c: c**0, [1, 1, 1, None]),
         (lambda c: (c / 0) ** 0, [1.0, 1.0, 1.0, None]),
+        (lambda c: (c / 0) ** 0.5, [math.inf, math.inf, math.nan, None]),
+        (lambda c: (c * -0.0) ** 0.5, [0.0, 0.0, 0.0, None]),
     ],
 )
-def test_exponents_below_0_columns_and_0_to_the_0(function, expected):
+def test_powers_are_those_of_ieee_754(function, expected):
     np.testing.assert_equal(apply(function, [2, -1, 0, None]).to_list(), expected)
 
 
