@@ -229,11 +229,57 @@ ITEMS = pl.DataFrame({"movieId": [1, 2], "genres": [[1], []], "n": [1, 0]})
             lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.lit(1))),
             "lists in the column 'genres'",
         ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=[[1], [2]])),
+            "single values",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.Series(["1", "2"]))),
+            "'movieId' as numbers of int32. Received: String",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.col("n") + 0.5)),
+            "'movieId' as numbers of int32. Received: Float64",
+        ),
+        (
+            lambda: SampledSoftmax(
+                "movieId", ITEMS.with_columns(movieId=pl.lit(2**32) + pl.col("n"))
+            ),
+            "'movieId' from 0 to 39",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.Series([1, None]))),
+            "no null in 'movieId' of items. Received: 1 null",
+        ),
+        (
+            lambda: SampledSoftmax(
+                "movieId", ITEMS.with_columns(genres=pl.Series([[1, None], []]))
+            ),
+            "no null in 'genres'",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.Series([[5, 22], []]))),
+            "'genres' from 0 to 21 in items. Received: 5 to 22",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.Series([[-1], []]))),
+            "'genres' from 0 to 21 in items. Received: -1 to -1",
+        ),
     ],
 )
 def test_settings_that_make_no_sense(make, message):
     with pytest.raises(TrainingError, match=message):
         models.two_tower(SIZES, **SIDES, softmax=make())
+
+
+def test_a_number_without_a_value_is_no_zero_in_a_catalogue():
+    items = pl.DataFrame({"movieId": [1, 2], "price": [2.5, None]})
+    softmax = SampledSoftmax("movieId", items)
+    sides = {"query": ["userId"], "candidate": ["movieId", "price"]}
+    with pytest.raises(
+        TrainingError, match=r"no null in 'price' of items\. Received: 1 null.*FillM"
+    ):
+        models.two_tower({"userId": (9, 4), "movieId": (9, 4)}, ["price"], **sides, softmax=softmax)
 
 
 def test_a_model_is_evaluated_without_learning_frequencies(batches):
