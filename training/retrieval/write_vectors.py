@@ -66,12 +66,16 @@ def write_item_vectors(
         TrainingError: the model has no candidate's tower, the workflow is of another fit,
             columns are missing, an item is null or occurs twice, a column of the candidate is null
             for an item or needs more than one row, the id is of another type than whole numbers or
-            strings, there is no such folder, or the file cannot be written.
+            strings, there is no such folder, the file cannot be written, or batch_rows is below 1.
 
     Example:
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
         9742
     """
+    if type(batch_rows) is not int or batch_rows < 1:
+        raise TrainingError(
+            f"Expected batch_rows as a whole number from 1. Received: {batch_rows!r}."
+        )
     candidate = tower(model, "candidate")
     if unknown := [name for name in candidate.input if name not in workflow.output_schema]:
         raise TrainingError(

@@ -302,3 +302,14 @@ def test_neighbours_are_those_of_sorting_all_items():
         expected = sorted(exact, key=lambda item: -exact[item])[:7]  # stable: the first come first
         assert ids[row].tolist() == expected
         assert scores[row].tolist() == [exact[item] for item in expected]
+
+
+def test_queries_may_be_tensors_and_lists():
+    items = ItemVectors(np.array([7, 8, 9]), np.eye(3, dtype="float32"))
+    vectors = [[0.1, 0.9, 0.3], [0.7, 0.2, 0.4]]
+    for queries in (vectors, np.array(vectors), tf.constant(vectors)):
+        ids, scores = items.nearest(queries, 2)
+        assert ids.tolist() == [[8, 9], [7, 9]]
+        assert scores.dtype == np.float32
+    with pytest.raises(TrainingError, match=r"shape \(N, 3\). Received: \(3,\)"):
+        items.nearest(vectors[0], 2)
