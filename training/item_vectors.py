@@ -90,11 +90,11 @@ class ItemVectors(metaclass=OwnNames):
         """The width of the vectors."""
         return int(self.vectors.shape[1])
 
-    def nearest(self, queries: Array, k: int) -> tuple[Array, Array]:
+    def nearest(self, queries: Any, k: int) -> tuple[Array, Array]:
         """The items whose vectors have the largest dot products with each query.
 
         Args:
-            queries: float32 (N, width).
+            queries: float32 (N, width), such as the answer of the query's tower.
             k: how many items.
 
         Returns:
@@ -102,8 +102,13 @@ class ItemVectors(metaclass=OwnNames):
             the first in the file comes first.
 
         Raises:
-            TrainingError: k above the number of items, or queries of another width.
+            TrainingError: k above the number of items, or queries of another shape or width.
         """
+        queries = np.asarray(queries, np.float32)
+        if queries.ndim != 2:
+            raise TrainingError(
+                f"Expected queries of the shape (N, {self.width}). Received: {queries.shape}."
+            )
         self.expect(k, queries.shape[-1])
         rows = max(1, _BLOCK_BYTES // (4 * len(self.ids)))
         blocks = [queries[start : start + rows] for start in range(0, len(queries), rows)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import polars as pl
 
+from training.column_facts.input_arrays import input_arrays
 from training.errors import TrainingError
 from training.models.columns import Columns
 from training.retrieval.frequency import StreamingFrequency
@@ -15,7 +17,6 @@ from training.retrieval.sampling import SampledItems
 from training.retrieval.softmax import InBatchSoftmax, LogProbability, SampledSoftmax
 from workflow import WorkflowError
 from workflow.data.sources import as_lazy_frame
-from workflow.expressions.polars.series import to_column
 from workflow.schema.alike import did_you_mean
 from workflow.wire.request_rules import NNZS, VALUES
 
@@ -71,23 +72,16 @@ def _sampler(
     extra = [] if softmax.popularity is None else [softmax.popularity]
     table = _read(softmax.items, [*names, *extra])
     columns: dict[str, Any] = {}
-    dtypes: dict[str, str] = {}
     for name in names:
-        column, given = to_column(table[name]), inputs[name]
-        if name in candidate.lists:
-            _expect_list(name, column.lengths)
-            parts = {name + VALUES: column.array, name + NNZS: column.lengths}
-            dtypes |= dict(zip(parts, (part.dtype for part in given), strict=True))
-        else:
-            parts = {name: column.array}
-            dtypes[name] = given.dtype
-        columns |= {part: np.asarray(array).astype(dtypes[part]) for part, array in parts.items()}
-    ids = columns[softmax.item]
-    if len(np.unique(ids)) < len(ids) or ids.min() < 0 or ids.max() >= rows:
+        _expect_ids(table[name], candidate)
+        given = keras.tree.flatten(inputs[name])
+        parts = [name + VALUES, name + NNZS] if name in candidate.lists else [name]
+        columns |= dict(zip(parts, input_arrays(table[name], given), strict=True))
+    dtypes = {part: array.dtype.name for part, array in columns.items()}
+    if (count := table[softmax.item].n_unique()) < table.height:
         raise TrainingError(
-            f"Expected a row for each item in items, with {softmax.item!r} from 0 to {rows - 1}. "
-            f"Received: {len(ids):,} rows with {len(np.unique(ids)):,} items from {ids.min()} to "
-            f"{ids.max()}. Transform the catalogue with the workflow first."
+            f"Expected a row for each item in items. Received: {table.height:,} rows with {count:,} "
+            f"items in {softmax.item!r}. Take one row of each."
         )
     shapes = {"": table.height} | {name: len(array) for name, array in columns.items()}
     layer = SampledItems(
@@ -115,11 +109,16 @@ def _read(items: Any, names: list[str]) -> pl.DataFrame:
     return table
 
 
-def _expect_list(name: str, lengths: Any) -> None:
-    if lengths is None:
-        raise TrainingError(
-            f"Expected lists in the column {name!r} of items. Received: single values."
-        )
+def _expect_ids(column: pl.Series, candidate: Columns) -> None:
+    """Check that a table of the model has a row for each id of a column, if it is one of ids."""
+    rows = candidate.cardinalities.get(column.name)
+    ids = column.explode(empty_as_null=False) if column.name in candidate.lists else column
+    if rows is None or not ids.dtype.is_integer() or ids.is_between(0, rows - 1).all():
+        return
+    raise TrainingError(
+        f"Expected {column.name!r} from 0 to {rows - 1} in items. Received: {ids.min()!r} to "
+        f"{ids.max()!r}. Transform the items with the workflow of the training."
+    )
 
 
 def _shares(softmax: SampledSoftmax, table: pl.DataFrame) -> Any:

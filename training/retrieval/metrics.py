@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
 from training.errors import TrainingError
+from workflow.schema.column import Array
 
 
 def ranking_metrics(
@@ -22,8 +24,9 @@ def ranking_metrics(
     TOIS 2002, with the gain 1 for each relevant item.
 
     Args:
-        ranked: items (N, n), the best first, n at least the largest k; numbers or strings. A
-            repeated item counts at its first place alone.
+        ranked: items (N, n), the best first, n at least the largest k; numbers or strings, as an
+            array, lists, or a column of a frame. A repeated item counts at its first place alone,
+            None as no item.
         relevant: the relevant items of each row, a set or a list.
         k: the length of the lists to judge, or several.
 
@@ -31,15 +34,17 @@ def ranking_metrics(
         "recall@<k>" and "ndcg@<k>" for each k.
 
     Raises:
-        TrainingError: fewer ranked items than k, another number of rows, no relevant item at all, or
-            an item in place of a row's items.
+        TrainingError: fewer ranked items than k, another number of rows, no relevant item at all,
+            an item in place of a row's items, ranked and relevant items of which some are numbers
+            and others strings, which are never equal, or a missing value as a relevant item.
 
     Example:
         >>> ranking_metrics([[7, 8, 9]], [{8, 5}], k=[2])
         {'recall@2': 0.5, 'ndcg@2': 0.38...}
     """
-    table, ends = np.asarray(ranked), [k] if isinstance(k, int) else list(k)
-    if table.ndim != 2 or not ends or not all(1 <= each <= table.shape[1] for each in ends):
+    table, ends = _table(ranked), np.atleast_1d(k).tolist()
+    is_table = table.ndim == 2 and bool(ends)
+    if not is_table or not all(type(each) is int and 1 <= each <= table.shape[1] for each in ends):
         raise TrainingError(
             "Expected ranked items of the shape (rows, n), and each k from 1 to n. "
             f"Received: the shape {table.shape}, k={k}."
@@ -51,6 +56,7 @@ def ranking_metrics(
             f"{len(wanted)} rows with {sum(map(len, wanted))} items."
         )
     rows = [(row.tolist(), items) for row, items in zip(table, wanted, strict=True) if items]
+    _expect_comparable(rows)
     found = np.array([_found(row, items) for row, items in rows])
     counts = np.array([len(items) for _, items in rows])
     gains = 1 / np.log2(np.arange(2, table.shape[1] + 2))
@@ -60,6 +66,32 @@ def ranking_metrics(
         made[f"recall@{each}"] = float((found[:, :each].sum(1) / counts).mean())
         made[f"ndcg@{each}"] = float((found[:, :each] @ gains[:each] / ideal).mean())
     return made
+
+
+def _table(ranked: Any) -> Array:
+    try:
+        table = np.asarray(ranked)
+        # A column of a frame is an array of lists.
+        return np.asarray([np.asarray(row) for row in table]) if table.ndim == 1 else table
+    except ValueError as error:
+        raise TrainingError(
+            "Expected ranked items of the shape (rows, n). Received: rows of different lengths. Fill "
+            "the short ones with None, or cut the others."
+        ) from error
+
+
+def _expect_comparable(rows: Sequence[tuple[Sequence[Any], Collection[Any]]]) -> None:
+    """Check that ranked items can equal relevant ones: 7 is not "7", and a missing value is no item."""
+    ranked = {type(item) for row, _ in rows for item in row} - {type(None)}
+    relevant = {type(item) for _, items in rows for item in items}
+    if len({Number if issubclass(each, Number) else each for each in ranked | relevant}) > 1:
+        names = [", ".join(sorted(each.__name__ for each in types)) for types in (ranked, relevant)]
+        raise TrainingError(
+            f"Expected items of one kind. Received: {names[0]} among the ranked and {names[1]} among "
+            "the relevant items, which are never equal. Convert one of them."
+        )
+    if any(np.isnan(i) for _, items in rows for i in items if isinstance(i, float | np.floating)):
+        raise TrainingError("Expected relevant items that are no NaN. Received: NaN. Leave it out.")
 
 
 def _items(row: Any) -> set[Any]:

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from training.column_facts.input_arrays import input_arrays
 from training.column_facts.recorded_fits import KEY as FITS
 from training.column_facts.recorded_fits import digests_of_weights
 from training.errors import TrainingError, unwritable
@@ -25,12 +26,10 @@ from training.sharding.layout import layout_of
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path
 from workflow.errors import listed
-from workflow.expressions.polars.series import to_column
 from workflow.expressions.program.program import build
 from workflow.files.durable import replacing
 from workflow.progress.stage import advance, showing
 from workflow.schema.alike import did_you_mean
-from workflow.schema.column import Array
 from workflow.schema.tags import fits_of, other_fits
 
 
@@ -65,14 +64,18 @@ def write_item_vectors(
 
     Raises:
         TrainingError: the model has no candidate's tower, the workflow is of another fit,
-            columns are missing, an item is null or occurs twice, a column of the candidate needs more
-            than one row, the id is of another type than whole numbers or strings, there is no such
-            folder, or the file cannot be written.
+            columns are missing, an item is null or occurs twice, a column of the candidate is null
+            for an item or needs more than one row, the id is of another type than whole numbers or
+            strings, there is no such folder, the file cannot be written, or batch_rows is below 1.
 
     Example:
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
         9742
     """
+    if type(batch_rows) is not int or batch_rows < 1:
+        raise TrainingError(
+            f"Expected batch_rows as a whole number from 1. Received: {batch_rows!r}."
+        )
     candidate = tower(model, "candidate")
     if unknown := [name for name in candidate.input if name not in workflow.output_schema]:
         raise TrainingError(
@@ -212,11 +215,6 @@ def _tensors(inputs: Mapping[str, Any], table: pl.DataFrame) -> dict[str, Any]:
     """A batch of the model's inputs; a list is a pair of values and row lengths."""
     batch: dict[str, Any] = {}
     for name, given in inputs.items():
-        column = to_column(table[name])
-        parts: tuple[Array, ...] = (
-            (column.array,) if column.lengths is None else (column.array, column.lengths)
-        )
-        specs = keras.tree.flatten(given)
-        arrays = [part[:, None].astype(spec.dtype) for part, spec in zip(parts, specs, strict=True)]
+        arrays = [part[:, None] for part in input_arrays(table[name], keras.tree.flatten(given))]
         batch[name] = arrays[0] if len(arrays) == 1 else tuple(arrays)
     return batch

@@ -12,6 +12,8 @@ import tensorflow as tf
 from loader import LoaderError
 from training.errors import TrainingError
 
+_NO_CLASS = re.compile(r"label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)")
+
 
 @contextmanager
 def explained(model: keras.Model) -> Iterator[None]:
@@ -19,8 +21,8 @@ def explained(model: keras.Model) -> Iterator[None]:
 
     Raises:
         LoaderError: the data could not be read; the text is the loader's own.
-        TrainingError: no memory for the model, its optimizer or a batch, or a `train_step` of the
-            user's that leaves out the metrics.
+        TrainingError: no memory for the model, its optimizer or a batch, a class that the output does
+            not have, or a `train_step` of the user's that leaves out the metrics.
     """
     try:
         yield
@@ -28,9 +30,18 @@ def explained(model: keras.Model) -> Iterator[None]:
         found = re.search(
             r"(?:LoaderError|DamagedError): (.*?)(?=\n(?:Traceback|\n|\t)|$)", str(error), re.DOTALL
         )
-        if found is None:
+        if found is not None:
+            raise LoaderError(found[1]) from error
+        beyond = _NO_CLASS.search(str(error))
+        if beyond is None:
             raise
-        raise LoaderError(found[1]) from error
+        count = int(beyond[2])
+        raise TrainingError(
+            f"Expected labels from 0 to {count - 1}, as the output has {count} classes. "
+            f"Received: {beyond[1]}. Give the output layer a unit for each class, numbered from 0: for "
+            "ids of ops.Categorify their cardinality, a property of the label's column in "
+            "workflow.output_schema."
+        ) from error
     except ValueError as error:
         if "the metric has not yet been built" not in str(error):
             raise

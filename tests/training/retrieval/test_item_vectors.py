@@ -137,6 +137,34 @@ def test_a_workflow_that_drops_items_is_told(tmp_path):
         write_item_vectors(model, workflow, MOVIES, tmp_path / "items.parquet", id="movieId")
 
 
+@pytest.mark.parametrize("batch_rows", [0, -1, 2.5])
+def test_a_batch_without_rows_is_refused(trained, tmp_path, batch_rows):
+    file = tmp_path / "items.parquet"
+    with pytest.raises(TrainingError, match=f"batch_rows as a whole number.*{batch_rows}"):
+        write_item_vectors(*trained, MOVIES, file, id="movieId", batch_rows=batch_rows)
+
+
+def test_an_item_without_a_number_has_no_vector_of_zero(tmp_path):
+    """Refuse a null of an item that no training row has, as a price that a join does not find."""
+    prices = pl.DataFrame({"movieId": [70, 20], "price": [1.5, 4.0]})
+    joined = ["movieId"] >> ops.JoinExternal(prices, on="movieId")
+    ids = ["userId", "movieId"] >> ops.Categorify()
+    workflow = Workflow(ids + (joined["price"] >> ops.Normalize())).fit(
+        {"userId": [1, 2], "movieId": [70, 20]}
+    )
+    model = models.two_tower(
+        workflow.output_schema, query=["userId"], candidate=["movieId", "price"], hidden=()
+    )
+    file = tmp_path / "items.parquet"
+    known = MOVIES.filter(pl.col("movieId").is_in([70, 20]))
+    assert write_item_vectors(model, workflow, known, file, id="movieId") == 2
+    before = file.read_bytes()
+    message = r"no null in 'price' of items\. Received: 3 nulls.*FillMissing"
+    with pytest.raises(TrainingError, match=message):
+        write_item_vectors(model, workflow, MOVIES, file, id="movieId")
+    assert file.read_bytes() == before
+
+
 GOOD = {"id": [1, 2], "vector": [[1.0, 2.0], [3.0, 4.0]]}
 
 

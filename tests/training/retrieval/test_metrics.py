@@ -1,6 +1,7 @@
 """Metrics of ranked lists, against scikit-learn and their definitions."""
 
 import numpy as np
+import polars as pl
 import pytest
 from sklearn.metrics import ndcg_score
 
@@ -49,8 +50,38 @@ def test_rows_without_a_relevant_item_do_not_count():
         ([[1, 2]], [[]], [1], "1 rows with 0 items"),
         ([["a", "b"]], ["ab"], [1], r"of one item as \[item\]. Received: 'ab'"),
         ([[1, 2]], [1], [1], r"of one item as \[item\]. Received: 1"),
+        (
+            [[1, 2]],
+            [["2"]],
+            [1],
+            "items of one kind.*int among the ranked and str among the relev",
+        ),
+        ([["1", "2"]], [[2]], [1], "items of one kind"),
+        (np.array([[b"a", b"b"]], object), [["b"]], [1], "items of one kind.*bytes.*str"),
+        ([[1, 2], [1, 2]], [[1], ["2"]], [1], "items of one kind"),
+        ([[1, 2]], [[2, None]], [1], "items of one kind.*NoneType"),
+        ([[1, 2]], np.array([[2, np.nan]]), [2], "no NaN"),
+        ([[1, 2], [1]], [[2], [1]], [1], r"shape \(rows, n\).*rows of different lengths"),
+        ([[1, 2]], [[2]], 1.5, "k from 1 to n"),
+        ([[1, 2]], [[2]], [1.0], "k from 1 to n"),
     ],
 )
 def test_arguments_that_make_no_sense(ranked, relevant, k, message):
     with pytest.raises(TrainingError, match=message):
         ranking_metrics(ranked, relevant, k=k)
+
+
+def test_lists_of_a_served_frame_and_numbers_of_numpy_are_taken():
+    answers = pl.DataFrame({"item": [[7, 8], [5, 6]]}, {"item": pl.Array(pl.Int64, 2)})
+    expected = ranking_metrics([[7, 8], [5, 6]], [{8}, {5}], k=[1, 2])
+    assert expected == {
+        "recall@1": 0.5,
+        "ndcg@1": 0.5,
+        "recall@2": 1.0,
+        "ndcg@2": pytest.approx((1 + 1 / np.log2(3)) / 2),
+    }
+    relevant = pl.Series([[8], [5]])
+    for ranked in (answers["item"], answers["item"].arr.to_list(), answers["item"].to_pandas()):
+        assert ranking_metrics(ranked, relevant, k=np.array([1, 2])) == expected
+    assert ranking_metrics(answers["item"], relevant, k=np.int32(1))["recall@1"] == 0.5
+    assert ranking_metrics([[7, 8]], np.array([[8.0]]), k=2)["recall@2"] == 1.0

@@ -229,11 +229,57 @@ ITEMS = pl.DataFrame({"movieId": [1, 2], "genres": [[1], []], "n": [1, 0]})
             lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.lit(1))),
             "lists in the column 'genres'",
         ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=[[1], [2]])),
+            "single values",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.Series(["1", "2"]))),
+            "'movieId' as numbers of int32. Received: String",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.col("n") + 0.5)),
+            "'movieId' as numbers of int32. Received: Float64",
+        ),
+        (
+            lambda: SampledSoftmax(
+                "movieId", ITEMS.with_columns(movieId=pl.lit(2**32) + pl.col("n"))
+            ),
+            "'movieId' from 0 to 39",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.Series([1, None]))),
+            "no null in 'movieId' of items. Received: 1 null",
+        ),
+        (
+            lambda: SampledSoftmax(
+                "movieId", ITEMS.with_columns(genres=pl.Series([[1, None], []]))
+            ),
+            "no null in 'genres'",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.Series([[5, 22], []]))),
+            "'genres' from 0 to 21 in items. Received: 5 to 22",
+        ),
+        (
+            lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.Series([[-1], []]))),
+            "'genres' from 0 to 21 in items. Received: -1 to -1",
+        ),
     ],
 )
 def test_settings_that_make_no_sense(make, message):
     with pytest.raises(TrainingError, match=message):
         models.two_tower(SIZES, **SIDES, softmax=make())
+
+
+def test_a_number_without_a_value_is_no_zero_in_a_catalogue():
+    items = pl.DataFrame({"movieId": [1, 2], "price": [2.5, None]})
+    softmax = SampledSoftmax("movieId", items)
+    sides = {"query": ["userId"], "candidate": ["movieId", "price"]}
+    with pytest.raises(
+        TrainingError, match=r"no null in 'price' of items\. Received: 1 null.*FillM"
+    ):
+        models.two_tower({"userId": (9, 4), "movieId": (9, 4)}, ["price"], **sides, softmax=softmax)
 
 
 def test_a_model_is_evaluated_without_learning_frequencies(batches):
@@ -256,3 +302,14 @@ def test_neighbours_are_those_of_sorting_all_items():
         expected = sorted(exact, key=lambda item: -exact[item])[:7]  # stable: the first come first
         assert ids[row].tolist() == expected
         assert scores[row].tolist() == [exact[item] for item in expected]
+
+
+def test_queries_may_be_tensors_and_lists():
+    items = ItemVectors(np.array([7, 8, 9]), np.eye(3, dtype="float32"))
+    vectors = [[0.1, 0.9, 0.3], [0.7, 0.2, 0.4]]
+    for queries in (vectors, np.array(vectors), tf.constant(vectors)):
+        ids, scores = items.nearest(queries, 2)
+        assert ids.tolist() == [[8, 9], [7, 9]]
+        assert scores.dtype == np.float32
+    with pytest.raises(TrainingError, match=r"shape \(N, 3\). Received: \(3,\)"):
+        items.nearest(vectors[0], 2)

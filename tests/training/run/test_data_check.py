@@ -158,6 +158,19 @@ def test_ratings_are_no_labels_for_cross_entropy(model, batches):
         train(model, stars, epochs=3, optimizer=keras.optimizers.Adam(0.03))
 
 
+@pytest.mark.parametrize("split", [None, False])
+@pytest.mark.parametrize(("label", "is_validation"), [(3, False), (-1, False), (7, True)])
+def test_a_class_that_the_output_does_not_have_is_named(
+    model, batches, label, is_validation, split
+):
+    classes = keras.Model(model.input, keras.layers.Dense(3, "softmax")(model.output))
+    good = batches(64, 32).map(lambda x, y: (x, tf.ones_like(y)))
+    wrong = batches(64, 32).map(lambda x, y: (x, tf.fill(tf.shape(y), label)))
+    data = (good, wrong) if is_validation else (wrong,)
+    with pytest.raises(TrainingError, match=rf"labels from 0 to 2.*3 classes. Received: {label}\."):
+        train(classes, *data, loss="sparse_categorical_crossentropy", split=split)
+
+
 def test_metrics_by_name(model, batches):
     report = train(model, batches(64, 64), metrics=["auc", "accuracy"])
     assert set(report.history) == {"auc", "accuracy", "loss"}
