@@ -181,6 +181,8 @@ def train(
         common = _common(train_data, epochs, first, precision, steps)
         agree(workers, common | {"fit of the features": fits}, _other_share(workers, train_data))
         if first >= epochs:
+            # As `fit` ends: with use_ema the model then has the average of its weights.
+            model.optimizer.finalize_variable_values(model.trainable_variables)
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight, names)
         data = uncast(model, data) if validate_ids else data
