@@ -174,7 +174,7 @@ def _of_pandas(frame: Any) -> Frame:
 def _from_pandas(frame: Any) -> pl.DataFrame:
     made = pl.DataFrame(pl.from_pandas(frame))
     # Objects that are all None, which Polars takes for strings, have no type: it is that of the fit.
-    objects = frame.columns[frame.dtypes == object]
+    objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
     untyped = [name for name in objects if made[name].null_count() == made.height]
     return made.with_columns(pl.col(untyped).cast(pl.Null))
 
