@@ -111,7 +111,9 @@ def test_of_a_run_that_was_finished_nothing_is_left_to_train(tmp_path, optimizer
     report = train(again, loader, loader, optimizer=optimizer(0.05, **settings), **run)
     assert (report.samples, report.samples_per_second) == (0, 0)
     assert "Nothing was trained: the checkpoint is from the last epoch" in str(report)
-    if not settings:  # Keras validates an epoch before the run ends, and so before the average is set
+    if (
+        not settings
+    ):  # Keras validates an epoch before the run ends, and so before the average is set
         assert report.val_auc == pytest.approx(before.val_auc, abs=1e-6)
     for own, other in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(own, other)
