@@ -26,13 +26,14 @@ from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
 from training.run.label_check import output_names
-from training.run.names import check_count, check_objects, compile_settings
+from training.run.names import check_objects, compile_settings, whole_number
 from training.run.progress import EpochLines
 from training.run.softmax_check import check_softmax
 from training.run.steps import default_steps, steps_a_call
 from training.run.table_check import check_fits, check_tables
 from training.run.watch import Watch
 from training.split import compile_model, is_splittable
+from workflow.schema.python_number import python_number
 
 
 def train(
@@ -94,11 +95,13 @@ def train(
             not counting Keras' own, runs after each batch. In `compile_model` and Keras the setting
             applies to `predict` as well, here to training and validation alone.
         patience: ends the run after that many epochs without a lower loss on the validation data,
-            and restores the best weights. A resumed run starts the count again.
+            and restores the best weights. A resumed run starts the count again, and knows the weights
+            of its own epochs alone.
         checkpoint: a folder for model, optimizer and loader's position after each epoch; or a
             `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
             is a checkpoint, training resumes from it, to the same weights as without the
-            interruption; if it is from the last epoch, nothing is left to train.
+            interruption, unless `patience` or a callback that counts epochs, such as
+            `ReduceLROnPlateau`, changes them; if it is from the last epoch, nothing is left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
         stop_on_nan: whether to end a run whose loss or weights are no longer numbers.
@@ -134,9 +137,9 @@ def train(
         val_loss  0.5633
     """
     check_objects(model, callbacks)
-    check_count("epochs", epochs)
+    epochs = whole_number("epochs", epochs)
     if steps_per_execution is not None:
-        check_count("steps_per_execution", steps_per_execution)
+        steps_per_execution = whole_number("steps_per_execution", steps_per_execution)
     outputs = len(getattr(model, "outputs", None) or [0])
     metrics = check_softmax(model, loss, metrics)
     names = output_names(model)
@@ -181,6 +184,8 @@ def train(
         common = _common(train_data, epochs, first, precision, steps)
         agree(workers, common | {"fit of the features": fits}, _other_share(workers, train_data))
         if first >= epochs:
+            # As `fit` ends: with use_ema the model then has the average of its weights.
+            model.optimizer.finalize_variable_values(model.trainable_variables)
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight, names)
         data = uncast(model, data) if validate_ids else data
@@ -196,7 +201,7 @@ def _early_stopping(
 ) -> list[keras.callbacks.EarlyStopping]:
     if patience is None:
         return []
-    if validation_data is None or not isinstance(patience, int) or patience < 1:
+    if validation_data is None or not isinstance(python_number(patience), int) or patience < 1:
         raise TrainingError(
             "Expected validation_data and a patience of at least one epoch, to stop early. "
             f"Received: patience={patience}, validation_data={validation_data!r}."

@@ -132,6 +132,23 @@ def test_settings_that_make_no_sense(model, batches, options, message):
         train(model, batches(64, 64), **options)
 
 
+def test_settings_may_be_numbers_of_numpy(model, batches):
+    """Weights as scikit-learn computes them, and counts as maxima of a column are."""
+    labels, counts = np.array([0, 1]), np.array([48, 16])
+    balanced = dict(zip(labels, (counts.sum() / (2 * counts)).astype("float32"), strict=True))
+    found = []
+    for number, weights in ((int, {0: 2 / 3, 1: 2.0}), (np.int64, balanced)):
+        network = keras.models.clone_model(model)
+        network.set_weights(model.get_weights())
+        data = batches(64, 16)
+        settings = {"epochs": number(2), "patience": number(2), "steps_per_execution": number(2)}
+        report = train(network, data, data, optimizer="sgd", class_weight=weights, **settings)
+        assert report.samples == 128
+        found.append(network.get_weights())
+    for own, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, own, rtol=1e-6, atol=1e-7)
+
+
 def test_a_folder_that_cannot_be_made_is_told_before_an_epoch(model, batches, tmp_path):
     (tmp_path / "logs").write_text("a file")
     steps = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 from training.errors import TrainingError
 from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
+from workflow.schema.python_number import python_number
 
 
 def weighted(
@@ -77,11 +79,11 @@ def check_class_weight(class_weight: Any, outputs: Sequence[str]) -> None:
     numbers = [*class_weight, *class_weight.values()] if is_mapping else []
     if (
         not numbers
-        or not all(isinstance(n, (int, float)) for n in numbers)
-        or min(class_weight.values()) < 0
+        or not all(isinstance(python_number(n), (int, float)) for n in numbers)
+        or not all(0 <= weight < math.inf for weight in class_weight.values())
     ):
         raise TrainingError(
-            "Expected class_weight as a dictionary of label -> weight of at least 0. "
+            "Expected class_weight as a dictionary of label -> finite weight of at least 0. "
             f"Received: {class_weight!r}. For example {{0: 1.0, 1: 20.0}}."
         )
 

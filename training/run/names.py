@@ -13,6 +13,7 @@ import keras
 from training.errors import TrainingError
 from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
+from workflow.schema.python_number import python_number
 
 # Metrics that Keras chooses by the shapes of labels and predictions.
 _USUAL = {
@@ -72,7 +73,7 @@ def compile_settings(
     weights = None
     if loss_weights is not None:
         given = _of_outputs("loss_weights", loss_weights, names)
-        weights = {name: 1.0 if weight is None else weight for name, weight in given.items()}
+        weights = {name: 1.0 if one is None else python_number(one) for name, one in given.items()}
         if not all(_is_weight(weight) for weight in weights.values()):
             raise TrainingError(
                 f"Expected loss_weights as numbers from 0. Received: {loss_weights!r}."
@@ -139,12 +140,14 @@ def _another(metric: Any) -> Any:
     return type(metric).from_config(metric.get_config())
 
 
-def check_count(name: str, number: Any) -> None:
-    """Raise TrainingError unless an argument is a whole number from 1."""
+def whole_number(name: str, given: Any) -> int:
+    """An argument as an integer; raise TrainingError unless it is a whole number from 1."""
+    number = python_number(given)
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise TrainingError(
-            f"Expected {name} as a whole number from 1. Received: {name}={number!r}."
+            f"Expected {name} as a whole number from 1. Received: {name}={given!r}."
         )
+    return number
 
 
 def check_objects(model: Any, callbacks: Any) -> None:

@@ -21,6 +21,7 @@ from training.split.exchange import Exchange
 from training.split.precision import policy_of
 from training.split.refusals import expect_state
 from training.split.step import SplitStep, cut_for_training
+from workflow.schema.python_number import python_number
 
 _SPARSE = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
 
@@ -93,6 +94,7 @@ def compile_model(
             "Expected split=True for a precision of the training step alone. "
             f"Received: precision={precision!r}, split=False."
         )
+    options = {name: python_number(value) for name, value in options.items()}
     _expect_own_options(options, split=split)
     workers = expect_workers(workers)
     if workers.size > 1:

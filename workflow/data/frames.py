@@ -165,10 +165,18 @@ def _of_pandas(frame: Any) -> Frame:
     return _read(
         "the pandas frame",
         frame.columns,
-        lambda names: pl.DataFrame(pl.from_pandas(frame[names])),
+        lambda names: _from_pandas(frame[names]),
         refused,
         frame.__getitem__,
     )
+
+
+def _from_pandas(frame: Any) -> pl.DataFrame:
+    made = pl.DataFrame(pl.from_pandas(frame))
+    # Objects that are all None, which Polars takes for strings, have no type: it is that of the fit.
+    objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
+    untyped = [name for name in objects if made[name].null_count() == made.height]
+    return made.with_columns(pl.col(untyped).cast(pl.Null))
 
 
 def _of_arrow(data: Any) -> Frame:

@@ -16,13 +16,13 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import polars as pl
 
 from workflow.errors import WorkflowError
 from workflow.expressions.program.program import Program
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.schema.dtypes import DTYPES, SchemaError, dtype_of
+from workflow.schema.python_number import python_number
 
 from .feature import Selectable
 
@@ -224,8 +224,7 @@ def _items(value: Any, origin: Any) -> Iterable[tuple[Any, Any]]:
 
 def _scalar(value: Any, kind: type) -> Any:
     """A number, a text, a boolean or None, as a Python object."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = python_number(value)
     if kind is str and isinstance(value, str):
         return _text(value)
     right = type(value) is kind or (kind is float and type(value) is int)

@@ -3,11 +3,20 @@
 import json
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from small_export import configs, rows
 
 from exporter import ExportError, ServingOptions
 from exporter.plan.runtime import RUNTIMES
+
+
+def test_counts_may_be_numbers_of_numpy():
+    """As the longest list of a column is, and so are its rows."""
+    given = {"max_batch_size": 64, "max_rows": 32, "keep_versions": 3, "server_memory_gb": 8}
+    options = ServingOptions(**{name: np.int64(number) for name, number in given.items()})
+    assert options == ServingOptions(**given)
+    assert json.dumps({name: getattr(options, name) for name in given}) == json.dumps(given)
 
 
 def test_options_reach_the_config(export):

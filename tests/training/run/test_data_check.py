@@ -198,9 +198,12 @@ def test_rare_positives_can_count_for_more(model, batches, rows):
     assert 0.35 < means[1] < 0.65
 
 
-@pytest.mark.parametrize("class_weight", [{}, {1: -2.0}, {"yes": 2.0}, [1.0, 2.0]])
+@pytest.mark.parametrize(
+    "class_weight",
+    [{}, {1: -2.0}, {"yes": 2.0}, [1.0, 2.0], {0: 1.0, 1: float("nan")}, {1: float("inf")}],
+)
 def test_weights_that_make_no_sense(model, batches, class_weight):
-    with pytest.raises(TrainingError, match="class_weight as a dictionary"):
+    with pytest.raises(TrainingError, match="class_weight as a dictionary of label -> finite"):
         train(model, batches(64, 64), class_weight=class_weight)
 
 

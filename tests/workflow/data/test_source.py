@@ -172,6 +172,27 @@ def test_an_array_is_no_table_and_says_how_to_make_one():
             Workflow("x").fit(array)
 
 
+COLUMNS = {
+    "integers": [7, 9],
+    "floats": [1.5, 2.0],
+    "booleans": [True, False],
+    "strings": ["a", "b"],
+    "dates": [date(2024, 1, 1), date(2024, 1, 2)],
+    "lists": [[1.0], [2.0, 3.0]],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_column_without_values_has_the_type_of_the_fit(kind):
+    """A night in which a column is empty: an object column of pandas, None in a dict, null in Arrow."""
+    fitted = Workflow("x").fit({"x": COLUMNS[kind]})
+    empty = {"x": [None, None]}  # a list without values is an empty one
+    for frame in (empty, pl.DataFrame(empty), pa.table(empty), pd.DataFrame(empty)):
+        found = fitted.transform(frame).collect()["x"]
+        assert found.dtype == fitted.transform({"x": COLUMNS[kind]}).collect()["x"].dtype
+        assert found.to_list() == ([[], []] if kind == "lists" else [None, None])
+
+
 UNUSABLE = {
     "mixed": [b"x", 1, "y"],
     "complex": [1 + 2j, 3j, 0j],

@@ -33,8 +33,10 @@ def numbers(files):
     return [pl.read_parquet(file)["n"].to_numpy() for file in files]
 
 
-def test_shuffled_files_hold_every_row_once(workflow, rows, tmp_path):
-    files = workflow.transform_to_parquet(rows, tmp_path / "out", rows_per_file=1500, shuffle=True)
+@pytest.mark.parametrize("number", [int, np.int64])
+def test_shuffled_files_hold_every_row_once(workflow, rows, tmp_path, number):
+    settings = {"rows_per_file": number(1500), "seed": number(3)}
+    files = workflow.transform_to_parquet(rows, tmp_path / "out", shuffle=True, **settings)
     assert [len(part) for part in numbers(files)] == [1500] * 6 + [1000]
     made = pl.read_parquet(files)
     assert not made["n"].equals(rows["n"])
