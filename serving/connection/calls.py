@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from serving.connection.tensors import WireTensor
+from serving.connection.tensors import Inference, WireTensor
 from serving.errors import ClientError
-from workflow.schema.column import Array
 
 
 class Messages(Protocol):
@@ -18,8 +17,8 @@ class Messages(Protocol):
     def infer_request(self, model: str, version: str, tensors: Sequence[WireTensor]) -> Any:
         """A request for an inference."""
 
-    def infer_response(self, answer: Any) -> dict[str, Array]:
-        """The tensors of an answer."""
+    def infer_response(self, answer: Any) -> Inference:
+        """The version and the tensors of an answer."""
 
     def config_request(self, model: str, version: str) -> Any:
         """A request for a model's config."""
@@ -45,7 +44,7 @@ class Connection(ABC):
 
     def infer(
         self, model: str, version: str, tensors: Sequence[WireTensor], timeout: float
-    ) -> dict[str, Array]:
+    ) -> Inference:
         """The outputs of a model.
 
         Raises:
@@ -102,7 +101,7 @@ class AsyncConnection(ABC):
         version: str,
         tensors: Sequence[WireTensor],
         timeout: float,  # noqa: ASYNC109 - over gRPC the deadline, which the server knows
-    ) -> dict[str, Array]:
+    ) -> Inference:
         """See `Connection.infer`."""
         request = self.messages.infer_request(model, version, tensors)
         return self.messages.infer_response(await self._answer(request, timeout))

@@ -13,9 +13,8 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from serving.connection.tensors import Place, WireTensor, from_bytes
+from serving.connection.tensors import Inference, Place, WireTensor, from_bytes
 from serving.errors import ClientError
-from workflow.schema.column import Array
 
 # The name, the datatype and the shape of a tensor, and its position in shared memory, if it has one.
 _Head = tuple[Any, ...]
@@ -43,15 +42,16 @@ def _without_contents(model: str, version: str, heads: tuple[_Head, ...]) -> Any
     return request
 
 
-def infer_response(answer: Any) -> dict[str, Array]:
-    """The tensors of a `ModelInferResponse`.
+def infer_response(answer: Any) -> Inference:
+    """The version and the tensors of a `ModelInferResponse`.
 
     Raises:
         ClientError: an incomplete or inconsistent answer.
     """
     try:
         pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
-        return {o.name: from_bytes(o.datatype, o.shape, data) for o, data in pairs}
+        tensors = {o.name: from_bytes(o.datatype, o.shape, data) for o, data in pairs}
+        return Inference(answer.model_version, tensors)
     # gRPC for asyncio returns None in place of an invalid message.
     except (AttributeError, LookupError, ValueError) as error:
         raise ClientError(

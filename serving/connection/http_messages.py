@@ -24,9 +24,8 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 
 from serving.connection.channel import FIRST_PAUSE, LONGEST_PAUSE
-from serving.connection.tensors import Place, WireTensor, from_bytes
+from serving.connection.tensors import Inference, Place, WireTensor, from_bytes
 from serving.errors import ServerUnavailableError, refusal
-from workflow.schema.column import Array
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _CODES = {
@@ -120,15 +119,16 @@ def unregister_request(region: str) -> Request:
     return Request("POST", f"/v2/systemsharedmemory/region/{region}/unregister", {}, b"")
 
 
-def infer_response(answer: Answer) -> dict[str, Array]:
-    """The tensors of an answer."""
+def infer_response(answer: Answer) -> Inference:
+    """The version and the tensors of an answer."""
     tensors, offset = {}, answer.json_length
-    for output in json.loads(answer.content[:offset])["outputs"]:
+    head = json.loads(answer.content[:offset])
+    for output in head["outputs"]:
         end = offset + output["parameters"]["binary_data_size"]
         data = answer.content[offset:end]
         tensors[output["name"]] = from_bytes(output["datatype"], output["shape"], data)
         offset = end
-    return tensors
+    return Inference(head["model_version"], tensors)
 
 
 def config_response(answer: Answer) -> Any:

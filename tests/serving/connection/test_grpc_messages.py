@@ -90,7 +90,7 @@ def test_an_answer_is_read(rows):
         "none": np.zeros((rows, 0), np.int64),
         "name": np.array([b"x" * (n % 200) for n in range(rows)], object).reshape(-1, 1),
     }
-    found = infer_response(answer(tensors))
+    found = infer_response(answer(tensors)).tensors
     assert list(found) == list(tensors)
     for name, tensor in tensors.items():
         np.testing.assert_array_equal(found[name], tensor, strict=True)
