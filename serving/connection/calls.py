@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.json_format import ParseError
 
 from serving.connection.tensors import Inference, WireTensor
 from serving.errors import ClientError
+
+_Read = TypeVar("_Read")
 
 
 class Messages(Protocol):
@@ -33,6 +37,23 @@ class Messages(Protocol):
         """A request to unregister a shared-memory region."""
 
 
+def read_answer(read: Callable[[Any], _Read], answer: Any) -> _Read:
+    """The content of an answer.
+
+    Raises:
+        ClientError: an incomplete or inconsistent answer, or one of another server than Triton.
+    """
+    try:
+        return read(answer)
+    # gRPC for asyncio returns None in place of an invalid message.
+    except (AttributeError, LookupError, TypeError, ValueError, ParseError) as error:
+        raise ClientError(
+            "INTERNAL",
+            f"Expected the answer of a Triton server. Received: {answer!r:.200}. Check the address, and "
+            "proxies on the way to it.",
+        ) from error
+
+
 class Connection(ABC):
     """A connection to a server.
 
@@ -51,7 +72,7 @@ class Connection(ABC):
             ClientError: no answer, or a refusal.
         """
         request = self.messages.infer_request(model, version, tensors)
-        return self.messages.infer_response(self._call(request, timeout))
+        return read_answer(self.messages.infer_response, self._call(request, timeout))
 
     def config(self, model: str, version: str, timeout: float) -> Any:
         """A model's `ModelConfig`.
@@ -60,7 +81,7 @@ class Connection(ABC):
             ClientError: no answer, or no such model.
         """
         request = self.messages.config_request(model, version)
-        return self.messages.config_response(self._call(request, timeout))
+        return read_answer(self.messages.config_response, self._call(request, timeout))
 
     def register(self, region: str, key: str, size: int, timeout: float) -> None:
         """Register a shared-memory region with the server.
@@ -104,12 +125,12 @@ class AsyncConnection(ABC):
     ) -> Inference:
         """See `Connection.infer`."""
         request = self.messages.infer_request(model, version, tensors)
-        return self.messages.infer_response(await self._answer(request, timeout))
+        return read_answer(self.messages.infer_response, await self._answer(request, timeout))
 
     async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
         """See `Connection.config`."""
         request = self.messages.config_request(model, version)
-        return self.messages.config_response(await self._answer(request, timeout))
+        return read_answer(self.messages.config_response, await self._answer(request, timeout))
 
     async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
         """See `Connection.register`."""

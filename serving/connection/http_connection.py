@@ -96,7 +96,7 @@ class HttpConnection(Connection):
             connection.close()
         else:
             self._idle.append(connection)
-        length = int(response.headers.get(HEADER_LENGTH, 0))
+        length = response.headers.get(HEADER_LENGTH, "0")
         return Answer(response.status, response.reason, length, content)
 
     def _take(self) -> http.client.HTTPConnection:

@@ -65,13 +65,13 @@ class Answer(NamedTuple):
     Attributes:
         status: the HTTP status.
         reason: its text.
-        json_length: the length of the JSON at the start of the content; 0 if it is all of it.
+        json_length: the header with the length of the JSON at the start of the content.
         content: the body.
     """
 
     status: int
     reason: str
-    json_length: int
+    json_length: str
     content: bytes
 
 
@@ -121,7 +121,7 @@ def unregister_request(region: str) -> Request:
 
 def infer_response(answer: Answer) -> Inference:
     """The version and the tensors of an answer."""
-    tensors, offset = {}, answer.json_length
+    tensors, offset = {}, int(answer.json_length)
     head = json.loads(answer.content[:offset])
     for output in head["outputs"]:
         end = offset + output["parameters"]["binary_data_size"]
@@ -132,10 +132,17 @@ def infer_response(answer: Answer) -> Inference:
 
 
 def config_response(answer: Answer) -> Any:
-    """The `ModelConfig` of an answer."""
-    return json_format.Parse(
+    """The `ModelConfig` of an answer.
+
+    Raises:
+        ValueError, ParseError: JSON that is none.
+    """
+    config = json_format.Parse(
         answer.content, model_config_pb2.ModelConfig(), ignore_unknown_fields=True
     )
+    if not config.name:
+        raise ValueError("a model without a name")
+    return config
 
 
 def expect_ok(answer: Answer, request: Request, url: str) -> None:
