@@ -83,7 +83,9 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
         received = ", ".join(answers[0])
         raise InvalidRequestError(
             "INVALID_ARGUMENT",
-            f"Expected the output {error} of the model. Received: {received}. Connect again.",
+            f"Expected the output {error} of the model. Received: {received}. Connect again. If the server "
+            "keeps answers (response_cache), another client has asked for these outputs alone: have all clients "
+            "ask for all.",
         ) from error
     if not answers:
         tensors = contract.no_rows()
