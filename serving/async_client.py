@@ -13,10 +13,10 @@ from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.shared_memory import AsyncRegions, time_left
-from serving.connection.tensors import WireTensor, encode_tensors
+from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
-from serving.exchange import to_requests, to_table
+from serving.exchange import of_one_version, of_other_versions, to_requests, to_table
 from workflow.schema.column import Array
 
 if TYPE_CHECKING:
@@ -128,12 +128,7 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: as `EnsembleClient.raw`.
         """
-        memory, seconds = self._entered().memory, self._seconds(timeout)
-        if memory is None:
-            return await self._infer(encode_tensors(tensors), seconds)
-        deadline = time.monotonic() + seconds
-        async with memory.holding(tensors, deadline) as encoded:
-            return await self._infer(encoded, time_left(deadline))
+        return (await self._ask(tensors, timeout)).tensors
 
     async def close(self) -> None:
         """Close the connection and free shared memory. Further calls do nothing."""
@@ -148,8 +143,18 @@ class AsyncEnsembleClient:
 
     async def _predict(self, contract: Contract, data: Any, timeout: float | None) -> Any:  # noqa: ASYNC109
         requests = to_requests(contract, data)
-        answers = [await self.raw(request, timeout=timeout) for request in requests]
-        return to_table(contract, data, answers)
+        answers = [await self._ask(request, timeout) for request in requests]
+        for place in of_other_versions(answers):
+            answers[place] = await self._ask(requests[place], timeout)
+        return to_table(contract, data, of_one_version(answers))
+
+    async def _ask(self, tensors: Mapping[str, Array], timeout: float | None) -> Inference:  # noqa: ASYNC109
+        memory, seconds = self._entered().memory, self._seconds(timeout)
+        if memory is None:
+            return await self._infer(encode_tensors(tensors), seconds)
+        deadline = time.monotonic() + seconds
+        async with memory.holding(tensors, deadline) as encoded:
+            return await self._infer(encoded, time_left(deadline))
 
     async def _renewed(self, before: Contract, timeout: float | None) -> bool:  # noqa: ASYNC109
         """Read the contract again; whether it has changed. Errors are those of the request."""
@@ -160,7 +165,7 @@ class AsyncEnsembleClient:
             self._open = self._entered()._replace(contract=read_contract(config))
         return self.contract != before
 
-    async def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> dict[str, Array]:  # noqa: ASYNC109
+    async def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> Inference:  # noqa: ASYNC109
         return await self._entered().connection.infer(
             self.model_name, self.model_version, tensors, timeout
         )

@@ -14,10 +14,10 @@ from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
 from serving.connection.shared_memory import Regions, time_left
-from serving.connection.tensors import WireTensor, encode_tensors
+from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
-from serving.exchange import to_requests, to_table
+from serving.exchange import of_one_version, of_other_versions, to_requests, to_table
 from workflow.schema.column import Array
 
 # What HTTP and gRPC both send unchanged.
@@ -114,7 +114,8 @@ class EnsembleClient:
         NA and None are null, in Polars null, in lists None. Dates and times become microseconds
         since 1970-01-01 if the model takes those. Columns that the model does not take are ignored.
         A table with more rows than the model takes at once is sent in several requests, one after
-        another, and so is one whose padded lists would consist mostly of padding.
+        another, and so is one whose padded lists would consist mostly of padding. If a new version of
+        the model comes between them, the rows that the old one has answered are sent again.
 
         Args:
             data: a Polars frame, a pandas frame, or a dict of arrays (N,), (N, 1), of lists, or of
@@ -130,7 +131,8 @@ class EnsembleClient:
             ColumnError: columns are missing, or have different lengths.
             DtypeError: a column holds values that the model does not take.
             InvalidRequestError: the server refused.
-            ServerUnavailableError: no connection, or a busy server, after the retries.
+            ServerUnavailableError: no connection, or a busy server, after the retries; or versions of
+                the model that change during the call.
             DeadlineExceededError: no answer in time.
             ClientError: any other error of the server.
         """
@@ -156,12 +158,7 @@ class EnsembleClient:
             DtypeError: a dtype that Triton does not know.
             ClientError: the server refused, or did not answer.
         """
-        seconds = self._seconds(timeout)
-        if self._memory is None:
-            return self._infer(encode_tensors(tensors), seconds)
-        deadline = time.monotonic() + seconds
-        with self._memory.holding(tensors, deadline) as encoded:
-            return self._infer(encoded, time_left(deadline))
+        return self._ask(tensors, timeout).tensors
 
     def for_model(self, name: str, model_version: str = "") -> EnsembleClient:
         """A client for another model of the same server, over the same connection.
@@ -204,8 +201,18 @@ class EnsembleClient:
 
     def _predict(self, contract: Contract, data: Any, timeout: float | None) -> Any:
         requests = to_requests(contract, data)
-        answers = [self.raw(request, timeout=timeout) for request in requests]
-        return to_table(contract, data, answers)
+        answers = [self._ask(request, timeout) for request in requests]
+        for place in of_other_versions(answers):
+            answers[place] = self._ask(requests[place], timeout)
+        return to_table(contract, data, of_one_version(answers))
+
+    def _ask(self, tensors: Mapping[str, Array], timeout: float | None) -> Inference:
+        seconds = self._seconds(timeout)
+        if self._memory is None:
+            return self._infer(encode_tensors(tensors), seconds)
+        deadline = time.monotonic() + seconds
+        with self._memory.holding(tensors, deadline) as encoded:
+            return self._infer(encoded, time_left(deadline))
 
     def _renewed(self, before: Contract, timeout: float | None) -> bool:
         """Read the contract again; whether it has changed. Errors are those of the request."""
@@ -215,7 +222,7 @@ class EnsembleClient:
             )
         return self._contract != before
 
-    def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> dict[str, Array]:
+    def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> Inference:
         return self._connection.infer(self.model_name, self.model_version, tensors, timeout)
 
     def _seconds(self, timeout: float | None) -> float:

@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from serving.connection.tensors import Inference
 from serving.contract import Contract
-from serving.errors import ClientError, DtypeError, InvalidRequestError
+from serving.errors import ClientError, DtypeError, InvalidRequestError, ServerUnavailableError
 from serving.inputs.encoder import Encoded
 from serving.inputs.table import is_pandas
 from serving.outputs import to_arrays, to_pandas, to_polars
@@ -42,6 +43,27 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
     return [_request(contract, encoded.part(start, end)) for start, end in parts]
 
 
+def of_other_versions(answers: Sequence[Inference]) -> list[int]:
+    """The places of the answers of other versions than the last one, which a server replaces at once."""
+    return [place for place, answer in enumerate(answers) if answer.version != answers[-1].version]
+
+
+def of_one_version(answers: Sequence[Inference]) -> list[dict[str, Array]]:
+    """The output tensors of answers.
+
+    Raises:
+        ServerUnavailableError: different versions of the model have answered.
+    """
+    if of_other_versions(answers):
+        versions = ", ".join(dict.fromkeys(answer.version for answer in answers))
+        raise ServerUnavailableError(
+            "UNAVAILABLE",
+            f"Expected one version for all rows of a table. Received: answers of the versions {versions}. "
+            "Send the table again once the new version is everywhere, or fewer rows at once.",
+        )
+    return [answer.tensors for answer in answers]
+
+
 def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]]) -> Any:
     """Combine all answers in one table, of the same kind as `data`.
 
@@ -61,7 +83,9 @@ def to_table(contract: Contract, data: Any, answers: Sequence[dict[str, Array]])
         received = ", ".join(answers[0])
         raise InvalidRequestError(
             "INVALID_ARGUMENT",
-            f"Expected the output {error} of the model. Received: {received}. Connect again.",
+            f"Expected the output {error} of the model. Received: {received}. Connect again. If the server "
+            "keeps answers (response_cache), another client has asked for these outputs alone: have all clients "
+            "ask for all.",
         ) from error
     if not answers:
         tensors = contract.no_rows()

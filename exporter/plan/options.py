@@ -66,6 +66,8 @@ class ServingOptions(metaclass=OwnNames):
             with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or another Triton
             with `--cache-config=local,size=...`). For "tensorflow" and "onnx" only: of a model that
             is no ensemble, Triton also caches failed answers, and repeats them as empty successes.
+            Of several outputs it keeps those that the first of equal requests asks for, so that
+            all clients have to ask for all outputs, as ours does.
         warm_up: whether the server sends some rows to each model before it reports the model as
             ready, so that the first request is not slow.
         golden_rows: raw rows for the warm-up, as a Polars or pandas frame, a dict of columns or

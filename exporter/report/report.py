@@ -142,6 +142,11 @@ class ExportReport(metaclass=OwnNames):
             remarks.insert(0, f"Nothing has changed: version {version} stays published.")
         if options.response_cache:
             remarks.append(f"The server keeps answers only when started with {CACHE_FLAG}.")
+            if len(self.plan.published.outputs) > 1:
+                remarks.append(
+                    "Triton keeps the outputs that the first of equal requests asks for, and repeats no "
+                    "others: all clients have to ask for all outputs, as ours does."
+                )
         remarks.append(
             f"{', '.join(options.limits)}: checked before any work by our client, our preprocessing and "
             "our backends; Triton's own backends check max_batch_size only."

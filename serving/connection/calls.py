@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
-from serving.connection.tensors import WireTensor
+from google.protobuf.json_format import ParseError
+
+from serving.connection.tensors import Inference, WireTensor
 from serving.errors import ClientError
-from workflow.schema.column import Array
+
+_Read = TypeVar("_Read")
 
 
 class Messages(Protocol):
@@ -18,8 +21,8 @@ class Messages(Protocol):
     def infer_request(self, model: str, version: str, tensors: Sequence[WireTensor]) -> Any:
         """A request for an inference."""
 
-    def infer_response(self, answer: Any) -> dict[str, Array]:
-        """The tensors of an answer."""
+    def infer_response(self, answer: Any) -> Inference:
+        """The version and the tensors of an answer."""
 
     def config_request(self, model: str, version: str) -> Any:
         """A request for a model's config."""
@@ -34,6 +37,23 @@ class Messages(Protocol):
         """A request to unregister a shared-memory region."""
 
 
+def read_answer(read: Callable[[Any], _Read], answer: Any) -> _Read:
+    """The content of an answer.
+
+    Raises:
+        ClientError: an incomplete or inconsistent answer, or one of another server than Triton.
+    """
+    try:
+        return read(answer)
+    # gRPC for asyncio returns None in place of an invalid message.
+    except (AttributeError, LookupError, TypeError, ValueError, ParseError) as error:
+        raise ClientError(
+            "INTERNAL",
+            f"Expected the answer of a Triton server. Received: {answer!r:.200}. Check the address, and "
+            "proxies on the way to it.",
+        ) from error
+
+
 class Connection(ABC):
     """A connection to a server.
 
@@ -45,14 +65,14 @@ class Connection(ABC):
 
     def infer(
         self, model: str, version: str, tensors: Sequence[WireTensor], timeout: float
-    ) -> dict[str, Array]:
+    ) -> Inference:
         """The outputs of a model.
 
         Raises:
             ClientError: no answer, or a refusal.
         """
         request = self.messages.infer_request(model, version, tensors)
-        return self.messages.infer_response(self._call(request, timeout))
+        return read_answer(self.messages.infer_response, self._call(request, timeout))
 
     def config(self, model: str, version: str, timeout: float) -> Any:
         """A model's `ModelConfig`.
@@ -61,7 +81,7 @@ class Connection(ABC):
             ClientError: no answer, or no such model.
         """
         request = self.messages.config_request(model, version)
-        return self.messages.config_response(self._call(request, timeout))
+        return read_answer(self.messages.config_response, self._call(request, timeout))
 
     def register(self, region: str, key: str, size: int, timeout: float) -> None:
         """Register a shared-memory region with the server.
@@ -102,15 +122,15 @@ class AsyncConnection(ABC):
         version: str,
         tensors: Sequence[WireTensor],
         timeout: float,  # noqa: ASYNC109 - over gRPC the deadline, which the server knows
-    ) -> dict[str, Array]:
+    ) -> Inference:
         """See `Connection.infer`."""
         request = self.messages.infer_request(model, version, tensors)
-        return self.messages.infer_response(await self._answer(request, timeout))
+        return read_answer(self.messages.infer_response, await self._answer(request, timeout))
 
     async def config(self, model: str, version: str, timeout: float) -> Any:  # noqa: ASYNC109
         """See `Connection.config`."""
         request = self.messages.config_request(model, version)
-        return self.messages.config_response(await self._answer(request, timeout))
+        return read_answer(self.messages.config_response, await self._answer(request, timeout))
 
     async def register(self, region: str, key: str, size: int, timeout: float) -> None:  # noqa: ASYNC109
         """See `Connection.register`."""

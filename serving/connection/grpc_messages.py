@@ -13,9 +13,7 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from serving.connection.tensors import Place, WireTensor, from_bytes
-from serving.errors import ClientError
-from workflow.schema.column import Array
+from serving.connection.tensors import Inference, Place, WireTensor, from_bytes
 
 # The name, the datatype and the shape of a tensor, and its position in shared memory, if it has one.
 _Head = tuple[Any, ...]
@@ -43,20 +41,11 @@ def _without_contents(model: str, version: str, heads: tuple[_Head, ...]) -> Any
     return request
 
 
-def infer_response(answer: Any) -> dict[str, Array]:
-    """The tensors of a `ModelInferResponse`.
-
-    Raises:
-        ClientError: an incomplete or inconsistent answer.
-    """
-    try:
-        pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
-        return {o.name: from_bytes(o.datatype, o.shape, data) for o, data in pairs}
-    # gRPC for asyncio returns None in place of an invalid message.
-    except (AttributeError, LookupError, ValueError) as error:
-        raise ClientError(
-            "INTERNAL", f"Expected the answer of an inference. Received: {answer!r:.200}."
-        ) from error
+def infer_response(answer: Any) -> Inference:
+    """The version and the tensors of a `ModelInferResponse`."""
+    pairs = zip(answer.outputs, answer.raw_output_contents, strict=True)
+    tensors = {o.name: from_bytes(o.datatype, o.shape, data) for o, data in pairs}
+    return Inference(answer.model_version, tensors)
 
 
 def config_request(model: str, version: str) -> Any:

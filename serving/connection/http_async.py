@@ -72,7 +72,7 @@ class AsyncHttpConnection(AsyncConnection):
                 timeout=aiohttp.ClientTimeout(total=timeout),
                 allow_redirects=False,
             ) as response:
-                length = int(response.headers.get(HEADER_LENGTH, 0))
+                length = response.headers.get(HEADER_LENGTH, "0")
                 reason, content = response.reason or "", await response.read()
                 return Answer(response.status, reason, length, content)
         except TimeoutError as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import select
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from serving.connection import http_messages
 from serving.connection.address import Address, tls_context
@@ -65,10 +67,7 @@ class HttpConnection(Connection):
                 return answer
 
     def _once(self, request: Request, timeout: float) -> Answer:
-        try:
-            connection = self._idle.pop()
-        except IndexError:  # All are busy.
-            connection = self._connect()
+        connection = self._take()
         deadline = time.monotonic() + timeout
         connection.timeout = timeout
         if connection.sock is not None:
@@ -97,14 +96,31 @@ class HttpConnection(Connection):
             connection.close()
         else:
             self._idle.append(connection)
-        length = int(response.headers.get(HEADER_LENGTH, 0))
+        length = response.headers.get(HEADER_LENGTH, "0")
         return Answer(response.status, response.reason, length, content)
+
+    def _take(self) -> http.client.HTTPConnection:
+        """An idle connection that the other side has not ended, or a new one."""
+        with suppress(IndexError):  # All are busy.
+            while _has_ended(connection := self._idle.pop()):
+                connection.close()
+            return connection
+        return self._connect()
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self.address.host, self.address.port
         if self._tls is None:
             return http.client.HTTPConnection(host, port)
         return http.client.HTTPSConnection(host, port, context=self._tls)
+
+
+def _has_ended(connection: http.client.HTTPConnection) -> bool:
+    """Whether the other side has ended an idle connection: nothing else is there to read."""
+    if connection.sock is None:  # It connects again by itself.
+        return False
+    readable = select.poll()
+    readable.register(connection.sock, select.POLLIN)
+    return bool(readable.poll(0))
 
 
 def _read(

@@ -24,9 +24,8 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2
 
 from serving.connection.channel import FIRST_PAUSE, LONGEST_PAUSE
-from serving.connection.tensors import Place, WireTensor, from_bytes
+from serving.connection.tensors import Inference, Place, WireTensor, from_bytes
 from serving.errors import ServerUnavailableError, refusal
-from workflow.schema.column import Array
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 _CODES = {
@@ -66,13 +65,13 @@ class Answer(NamedTuple):
     Attributes:
         status: the HTTP status.
         reason: its text.
-        json_length: the length of the JSON at the start of the content; 0 if it is all of it.
+        json_length: the header with the length of the JSON at the start of the content.
         content: the body.
     """
 
     status: int
     reason: str
-    json_length: int
+    json_length: str
     content: bytes
 
 
@@ -120,22 +119,30 @@ def unregister_request(region: str) -> Request:
     return Request("POST", f"/v2/systemsharedmemory/region/{region}/unregister", {}, b"")
 
 
-def infer_response(answer: Answer) -> dict[str, Array]:
-    """The tensors of an answer."""
-    tensors, offset = {}, answer.json_length
-    for output in json.loads(answer.content[:offset])["outputs"]:
+def infer_response(answer: Answer) -> Inference:
+    """The version and the tensors of an answer."""
+    tensors, offset = {}, int(answer.json_length)
+    head = json.loads(answer.content[:offset])
+    for output in head["outputs"]:
         end = offset + output["parameters"]["binary_data_size"]
         data = answer.content[offset:end]
         tensors[output["name"]] = from_bytes(output["datatype"], output["shape"], data)
         offset = end
-    return tensors
+    return Inference(head["model_version"], tensors)
 
 
 def config_response(answer: Answer) -> Any:
-    """The `ModelConfig` of an answer."""
-    return json_format.Parse(
+    """The `ModelConfig` of an answer.
+
+    Raises:
+        ValueError, ParseError: JSON that is none.
+    """
+    config = json_format.Parse(
         answer.content, model_config_pb2.ModelConfig(), ignore_unknown_fields=True
     )
+    if not config.name:
+        raise ValueError("a model without a name")
+    return config
 
 
 def expect_ok(answer: Answer, request: Request, url: str) -> None:

@@ -48,6 +48,18 @@ class WireTensor(NamedTuple):
     data: bytes | Place
 
 
+class Inference(NamedTuple):
+    """The answer of a model.
+
+    Attributes:
+        version: the model's version that has answered.
+        tensors: its outputs by name.
+    """
+
+    version: str
+    tensors: dict[str, Array]
+
+
 def encode_tensors(tensors: Mapping[str, Array]) -> list[WireTensor]:
     """Tensors as bytes, in their order.
 

@@ -23,17 +23,22 @@ class Forwarder:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.connections = 0
-        self._open = [self._listener]
+        self._open = []
 
     def __enter__(self):
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
     def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self.disconnect()
+        self._listener.close()
+
+    def disconnect(self):
+        """End all connections; new ones are accepted."""
         for one in self._open:
             with contextlib.suppress(OSError):  # It has gone already.
                 one.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
 
     def _accept(self):
         while True:

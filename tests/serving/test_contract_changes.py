@@ -7,7 +7,13 @@ import time
 import pytest
 from onnx import TensorProto, helper
 
-from serving import AsyncEnsembleClient, ColumnError, EnsembleClient, InvalidRequestError
+from serving import (
+    AsyncEnsembleClient,
+    ColumnError,
+    EnsembleClient,
+    InvalidRequestError,
+    ServerUnavailableError,
+)
 
 TYPES = {"TYPE_INT64": TensorProto.INT64, "TYPE_FP32": TensorProto.FLOAT}
 ROWS = {"id": [3, 4], "other": [5, 6]}
@@ -89,6 +95,83 @@ def test_the_error_is_that_of_the_new_contract(change, server):
         change("other")
         with pytest.raises(ColumnError, match="other"):
             client.predict({"id": [3]})
+
+
+LIMITED = 'parameters { key: "limits" value { string_value: "{\\"max_rows\\": 1}" } }'
+
+
+@pytest.fixture
+def publish(repository, server):
+    """Loads a version of a model that takes one row at a time, and adds its number to it."""
+    folder = repository / "numbered"
+
+    def run(version):
+        tensors = [
+            [helper.make_tensor_value_info(name, TensorProto.INT64, ["N", 1])]
+            for name in ("id", "sum")
+        ]
+        number = helper.make_tensor("number", TensorProto.INT64, [1, 1], [version])
+        add = helper.make_node("Add", ["id", "number"], ["sum"])
+        graph = helper.make_graph([add], "graph", *tensors, [number])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        (folder / f"{version}").mkdir(parents=True)
+        (folder / f"{version}" / "model.onnx").write_bytes(model.SerializeToString())
+        (folder / "config.pbtxt").write_text(
+            f'backend: "onnxruntime" instance_group [{{ kind: KIND_CPU }}] {LIMITED}'
+            'input [{ name: "id" data_type: TYPE_INT64 dims: [-1, 1] }]'
+            'output [{ name: "sum" data_type: TYPE_INT64 dims: [-1, 1] }]'
+        )
+        server.load("numbered")
+
+    run(1)
+    yield run
+    server.unload("numbered")
+    shutil.rmtree(folder)
+
+
+def published_within(connection, publish, *answers):
+    """Have versions published after the first, the second, ... answer of a connection."""
+    infer, versions = connection.infer, iter(answers)
+
+    def sync(*request):
+        answer = infer(*request)
+        if version := next(versions, None):
+            publish(version)
+        return answer
+
+    async def of_asyncio(*request):
+        answer = await infer(*request)
+        if version := next(versions, None):
+            await asyncio.to_thread(publish, version)
+        return answer
+
+    connection.infer = of_asyncio if asyncio.iscoroutinefunction(infer) else sync
+
+
+def sums(url, publish, versions, is_async):
+    """The answers for a table of three requests, within which versions are published."""
+
+    async def ask():
+        async with AsyncEnsembleClient(url, "numbered") as client:
+            published_within(client._entered().connection, publish, *versions)
+            return await client.predict({"id": [10, 20, 30]})
+
+    if is_async:
+        return asyncio.run(ask())["sum"].tolist()
+    with EnsembleClient(url, "numbered") as client:
+        published_within(client._connection, publish, *versions)
+        return client.predict({"id": [10, 20, 30]})["sum"].tolist()
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_one_version_answers_all_rows_of_a_table(publish, url, is_async):
+    assert sums(url, publish, [0, 2], is_async) == [[12], [22], [32]]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_versions_that_change_all_the_time_are_an_error(publish, url, is_async):
+    with pytest.raises(ServerUnavailableError, match=r"one version for all rows.* versions 3, 2"):
+        sums(url, publish, [2, 0, 3], is_async)
 
 
 def refused(server):

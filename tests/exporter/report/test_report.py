@@ -4,6 +4,7 @@ import re
 from importlib.metadata import version
 from xml.etree import ElementTree as ET
 
+import keras
 import pytest
 from small_export import rows
 
@@ -42,6 +43,15 @@ def test_the_page_says_what_the_plan_says(export):
         assert words in text
     assert re.search(r"movies_tf : tensorflow, [\d.]+ kB", text)
     assert "<svg" in page
+
+
+def test_a_cache_of_several_outputs_is_remarked(export, model):
+    said = "Triton keeps the outputs that the first of equal requests asks for"
+    both = keras.Model(model.inputs, {"score": model.outputs[0], "half": model.outputs[0] / 2})
+    cached = ServingOptions(response_cache=True)
+    assert any(said in remark for remark in export(both, serving=cached).remarks)
+    assert not any(said in remark for remark in export(both, name="plain").remarks)
+    assert not any(said in remark for remark in export(name="one", serving=cached).remarks)
 
 
 def test_options_that_do_nothing_are_not_told(export):

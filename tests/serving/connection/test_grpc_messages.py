@@ -15,6 +15,7 @@ from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 from serving import ClientError
 from serving.connection import http_messages
 from serving.connection.address import parse_address
+from serving.connection.calls import read_answer
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.grpc_messages import infer_request, infer_response
@@ -90,7 +91,7 @@ def test_an_answer_is_read(rows):
         "none": np.zeros((rows, 0), np.int64),
         "name": np.array([b"x" * (n % 200) for n in range(rows)], object).reshape(-1, 1),
     }
-    found = infer_response(answer(tensors))
+    found = infer_response(answer(tensors)).tensors
     assert list(found) == list(tensors)
     for name, tensor in tensors.items():
         np.testing.assert_array_equal(found[name], tensor, strict=True)
@@ -108,24 +109,27 @@ BROKEN = {
 def test_an_answer_that_is_none(case):
     broken = answer({"rating": np.ones((3, 1), np.float32)})
     BROKEN[case](broken)
-    with pytest.raises(ClientError, match="Expected the answer of an inference") as error:
-        infer_response(broken)
+    with pytest.raises(ClientError, match="Expected the answer of a Triton server") as error:
+        read_answer(infer_response, broken)
     assert error.value.code == "INTERNAL"
 
 
+@pytest.mark.parametrize("call", ["infer", "config"])
 @pytest.mark.parametrize("connect", [GrpcConnection, AsyncGrpcConnection])
-def test_what_is_no_message_is_an_error_of_the_client(connect):
+def test_what_is_no_message_is_an_error_of_the_client(connect, call):
     handler = grpc.unary_unary_rpc_method_handler(lambda *_: b"<html>")
     service = "inference.GRPCInferenceService"
     server = grpc.server(ThreadPoolExecutor(1))
-    handlers = grpc.method_handlers_generic_handler(service, {"ModelInfer": handler})
+    methods = {"ModelInfer": handler, "ModelConfig": handler}
+    handlers = grpc.method_handlers_generic_handler(service, methods)
     server.add_generic_rpc_handlers((handlers,))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
 
     async def ask():
         connection = connect(parse_address(f"127.0.0.1:{port}"), {}, 0)
-        answered = connection.infer("movies", "", [], 10)
+        arguments = ("movies", "", [], 10) if call == "infer" else ("movies", "", 10)
+        answered = getattr(connection, call)(*arguments)
         return await answered if isawaitable(answered) else answered
 
     try:

@@ -142,6 +142,23 @@ def stopped(server, wait_for):
     return stop
 
 
+def test_ended_connections_are_not_used_again(server, stopped, wait_for):
+    """More of them than a request has retries, as after a restart or a proxy's time-out."""
+    with (
+        Forwarder(port_of(server.http_url)) as network,
+        EnsembleClient(f"http://{network.address}", "movies") as client,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        with stopped():
+            asked = [pool.submit(client.predict, FRAME) for _ in range(8)]
+            wait_for(lambda: network.connections == 8)
+        for one in asked:
+            assert_frame_equal(one.result(), EXPECTED)
+        network.disconnect()
+        assert_frame_equal(client.predict(FRAME), EXPECTED)
+        assert network.connections == 9
+
+
 @pytest.mark.timeout(60)  # A deadline that is not kept shows as this.
 def test_no_call_outlives_its_deadline(url, server, stopped, is_async, monkeypatch):
     """Neither an inference nor what belongs to it in shared memory."""

@@ -2,10 +2,11 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from tritonclient import grpc as tritonclient
 
-from serving import EnsembleClient, ServerError, TritonServer
+from serving import ClientError, EnsembleClient, ServerError, TritonServer
 from serving.embedded.installation import Installation, cache_directory
 
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
@@ -36,6 +37,30 @@ def test_an_equal_request_is_answered_from_the_cache(cached):
     assert [answer["same_age"].tolist() for answer in answers] == [[[2.0]]] * 5
     assert other["same_age"].tolist() == [[3.0]]
     assert (after[0] - before[0], after[1] - before[1]) == (4, 2)
+
+
+def test_a_client_of_some_outputs_is_named_for_those_that_are_missing(cached):
+    tensors = {
+        "userId": ([1], np.int64, "INT64"),
+        "age": ([2.0], np.float32, "FP32"),
+        "genres__values": ([b"Drama"], object, "BYTES"),
+        "genres__nnzs": ([1], np.int64, "INT64"),
+    }
+    inputs = []
+    for name, (values, dtype, datatype) in tensors.items():
+        one = tritonclient.InferInput(name, (1, 1), datatype)
+        inputs.append(one.set_data_from_numpy(np.array([values], dtype)))
+    asked = [tritonclient.InferRequestedOutput("same_age")]
+    with (
+        TritonServer(cached, response_cache_bytes=2**20) as server,
+        tritonclient.InferenceServerClient(server.grpc_url) as other,
+        EnsembleClient(server.grpc_url, "movies") as client,
+    ):
+        assert other.infer("movies", inputs, outputs=asked).as_numpy("same_age").tolist() == [[2.0]]
+        with pytest.raises(
+            ClientError, match=r"Received: same_age\. .*have all clients ask for all"
+        ):
+            client.predict(ROW)
 
 
 def test_without_a_cache_such_a_model_computes_each_answer(cached):
