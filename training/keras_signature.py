@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -51,6 +52,16 @@ def model_signature(model: keras.Model, names: Mapping[str, str] | None = None) 
     for side, specs in (("inputs", inputs), ("outputs", outputs)):
         _check_distinct(side, [spec.name for spec in specs])
     return ModelSignature(inputs, outputs)
+
+
+def warn_if_not_servable(model: keras.Model) -> None:
+    """Warn of a functional model that no export takes, before it is trained for hours."""
+    if not getattr(model, "inputs", None) or not getattr(model, "outputs", None):
+        return
+    try:
+        model_signature(model)
+    except TrainingError as error:
+        warnings.warn(f"The model cannot be exported as it is. {error}", stacklevel=3)
 
 
 def _output_names(model: keras.Model) -> list[str]:

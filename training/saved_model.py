@@ -23,7 +23,7 @@ from training.quiet import quiet
 from training.signature import ModelSignature
 from training.tables.bags import for_few_rows
 from workflow.data.object_stores import expect_local
-from workflow.files.durable import make_folder, sync, sync_tree
+from workflow.files.durable import make_folder, removed_if_empty, sync, sync_tree
 
 
 def save_model(
@@ -57,7 +57,8 @@ def save_model(
     """
     expect_local(path, TrainingError)
     described = model_signature(model)
-    with _staged(Path(path)) as folder:
+    path = Path(path)
+    with removed_if_empty(path.parent), _staged(path) as folder:
         function = concrete_function(network_function(model, described), described)
         module = network_state(model, function)
         try:

@@ -14,6 +14,7 @@ from loader import KerasSequenceLoader, LoaderCheckpoint
 from training.errors import TrainingError
 from training.gather_tables import whole_tables
 from training.gpu import has_gpu
+from training.keras_signature import warn_if_not_servable
 from training.layers.records_fits import record_fits
 from training.parallel import Workers
 from training.parallel.agreement import agree
@@ -61,7 +62,8 @@ def train(
 ) -> TrainingReport:
     """Compile and fit a model; `compile_model` and `model.fit` can be used directly instead.
 
-    First validates the data against the model's inputs: columns, dtypes, shapes and a label.
+    First validates the data against the model's inputs: columns, dtypes, shapes and a label. Warns
+    of a model that cannot be exported, such as by the name of an input.
 
     Args:
         model: a Keras model. With several outputs the data has a label for each: by name, or in the
@@ -140,6 +142,7 @@ def train(
     epochs = whole_number("epochs", epochs)
     if steps_per_execution is not None:
         steps_per_execution = whole_number("steps_per_execution", steps_per_execution)
+    warn_if_not_servable(model)
     outputs = len(getattr(model, "outputs", None) or [0])
     metrics = check_softmax(model, loss, metrics)
     names = output_names(model)

@@ -44,6 +44,7 @@ from .progress.stage import expect_total, showing
 from .saved.save import load_workflow, save_workflow
 from .schema.schema import Schema
 from .schema.training_data import TrainingData
+from .transform.dataset_run import expect_free
 from .transform.object_folder import write_to_store
 from .transform.out_of_fold import transform_out_of_fold
 from .transform.outputs import lazy_outputs, write_outputs
@@ -382,12 +383,17 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         compression: str = "snappy",
         shuffle: bool = False,
         seed: int = 0,
+        save_to: str | os.PathLike[str] | None = None,
         engine: str = "auto",
         client: Any = None,
         storage_options: Mapping[str, Any] | None = None,
         progress: bool = True,
     ) -> list[Any]:
-        """Fit, and write the result of `fit_transform` as `transform_to_parquet` does."""
+        """Fit, and write the result of `fit_transform` as `transform_to_parquet` does.
+
+        With `save_to`, a folder, the fitted workflow is saved before the data is written, so that
+        no data is there without its workflow.
+        """
         options = options_of(data, storage_options) if is_url(folder) else storage_options
 
         def write(local: str | os.PathLike[str]) -> list[Path]:
@@ -396,6 +402,8 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
                 expect_client(client, data)
                 source = self._evaluated(Source.of(data, engine, options), schema, engine)
                 self._fit(source, schema, engine, client)
+            if save_to is not None:
+                self.save(save_to)
             with showing("transform", progress=progress):
                 if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
                     return write_outputs(self, sink, source, engine, client)
@@ -505,7 +513,8 @@ def _sink(
     compression: str,
     shuffle_seed: int | None,
 ) -> ParquetSink:
-    """A sink into a folder of this machine that is not inside the data."""
+    """A sink into a folder of this machine that is free and not inside the data."""
     sink = ParquetSink(as_path(folder), rows_per_file, compression, shuffle_seed)
     sink.expect_outside(data)
+    expect_free(sink.folder)
     return sink

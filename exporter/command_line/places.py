@@ -65,20 +65,18 @@ def filling(folder: Path) -> Iterator[None]:
     Raises:
         WorkflowError: something cannot be written, such as on a full disk.
     """
-    from workflow.files.durable import remove_if_empty  # noqa: PLC0415 - so that help is shown at once
+    from workflow.files.durable import removed_if_empty  # noqa: PLC0415 - so that help is shown at once
     from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        with write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            yield
-    except BaseException:
-        for path in folder.iterdir() if folder.is_dir() else ():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for path in missing:
-            remove_if_empty(path)
-        raise
+    with removed_if_empty(folder):
+        try:
+            with write_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                yield
+        except BaseException:
+            for path in folder.iterdir() if folder.is_dir() else ():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            raise
 
 
 Html = Annotated[

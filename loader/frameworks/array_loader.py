@@ -37,7 +37,7 @@ class ArrayLoader(LoaderMethods):
         cat_names: categorical features.
         cont_names: continuous features.
         shuffle: whether to shuffle.
-        seed_fn: called at the start of each epoch for its seed.
+        seed_fn: called at the start of each epoch for its seed, instead of `seed`.
         buffer_size: memory for decoded rows, a fraction of the device's below 1, bytes from 1 on.
         device: "cpu"; or a GPU's number or "gpu:<number>", where cuDF decodes. There the batches are
             TensorFlow's tensors, so it has to be installed; another framework takes them as
@@ -51,7 +51,7 @@ class ArrayLoader(LoaderMethods):
         sparse_names: list features that become arrays of shape (N, max), padded with 0 (or "").
         sparse_max: the maximum for each of `sparse_names`.
         schema: names and tags of the columns.
-        seed: seed for the order of rows.
+        seed: seed for the order of rows. Default: a new one for each loader.
         on_bad_files: "raise", or "skip" to pass over data that cannot be read.
         decode_timeout: seconds that a GPU may be busy with one read.
         storage_options: how to connect to the object stores of paths such as s3://bucket/key, as

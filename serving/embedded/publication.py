@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format, text_format
 
+from serving.connection.address import parse_address
 from serving.embedded.administration import Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
 from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
@@ -50,6 +51,10 @@ class LiveServer:
         url: the server's gRPC address.
         admin_key: the value of the header that loading of models needs.
         seconds: the most seconds for loading one model.
+
+    Raises:
+        ClientError: the address is none.
+        ServerError: it is not of gRPC, or of TLS.
     """
 
     repository: Path
@@ -57,10 +62,17 @@ class LiveServer:
     admin_key: str
     seconds: float = 120.0
 
+    def __post_init__(self) -> None:
+        if parse_address(self.url).scheme != "grpc":
+            raise ServerError(
+                "Expected the address of gRPC without TLS, host:port, by default of port 8001, since "
+                f"models are loaded by it. Received: {self.url!r}."
+            )
+
     @property
     def administration(self) -> Administration:
         """The administrative side of the server."""
-        return Administration(self.url, self.admin_key)
+        return Administration(parse_address(self.url).target, self.admin_key)
 
     def load(self, name: str) -> None:
         """Load a model with its steps, and wait until it answers; unload steps that it had before.

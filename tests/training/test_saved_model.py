@@ -166,6 +166,8 @@ def test_a_full_disk_is_reported_and_leaves_nothing_behind(tmp_path, model, full
     message = rf"able to write {tmp_path}/saved\. Received: File too large\. Check the free space"
     with full_disk(9_000), pytest.raises(TrainingError, match=message):
         save_model(model, tmp_path / "saved")
+    with full_disk(9_000), pytest.raises(TrainingError, match="File too large"):
+        save_model(model, tmp_path / "models" / "1" / "saved")
     assert not any(tmp_path.iterdir())
     save_model(model, tmp_path / "saved")
 

@@ -48,6 +48,24 @@ def test_arrays_do_as_well():
     assert report.val_auc is not None
 
 
+@pytest.mark.parametrize(
+    ("name", "outputs", "message"),
+    [
+        ("user-id", ["click"], r"name of an input .*Received: 'user-id'\. Rename it"),
+        ("class", ["click"], "Received: 'class'"),
+        ("user", ["dense", "dense_1"], "a name for each of the model's outputs"),
+    ],
+)
+def test_names_that_no_export_takes_are_said_before_the_training(name, outputs, message):
+    given = keras.Input((1,), name=name)
+    made = [keras.layers.Dense(1, "sigmoid", name=output)(given) for output in outputs]
+    model = keras.Model({name: given}, made if made[1:] else made[0])
+    rows = np.ones((8, 1), "float32")
+    labels = [rows] * len(made) if made[1:] else rows
+    with pytest.warns(UserWarning, match=f"The model cannot be exported as it is.*{message}"):
+        assert train(model, ({name: rows}, labels)).samples == 8
+
+
 @pytest.mark.parametrize("metrics", [None, ()])
 def test_a_loss_that_is_no_number_ends_the_run(model, batches, metrics):
     dataset = batches(640, 64).map(lambda x, y: (x, y * float("nan")))

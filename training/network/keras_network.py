@@ -41,9 +41,9 @@ class KerasNetwork:
         inputs = getattr(model, "inputs", None) or ()
         names = name_inputs([t.name for t in inputs], expect_single(columns))
         self.columns: Columns = names
-        self.signature = model_signature(model, names)
-        self._function = network_function(model, self.signature)
-        self.function = traced(self._function, self.signature)
+        declared = model_signature(model, names)
+        self._function = network_function(model, declared)
+        self.function, self.signature = traced(self._function, declared)
 
     @cached_property
     def is_half(self) -> bool:

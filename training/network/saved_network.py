@@ -81,7 +81,7 @@ class SavedNetwork:
         other.columns = names
         inputs = (replace(s, name=names.get(s.name, s.name)) for s in self.inputs)
         other.signature = replace(self.signature, inputs=tuple(inputs))
-        other.function = traced(other.call, other.signature)
+        other.function, other.signature = traced(other.call, other.signature)
         return other
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -22,11 +23,12 @@ _OF_THIS_PROCESS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 _BLOCK = 16_000_000
 
 
-def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
-    """A network's function as a graph, whose outputs match the signature.
+def traced(function: Callable[..., Any], signature: ModelSignature) -> tuple[Any, ModelSignature]:
+    """A network's function as a graph, and the signature, which the graph's outputs match.
 
     Keras trusts a layer's declaration of its outputs (`Lambda(output_shape=...)`,
-    `compute_output_spec`), but the graph has the true ones.
+    `compute_output_spec`), but the graph has the true ones. Strings that Keras has as numbers, as
+    those of `StringLookup(invert=True)`, are strings in the signature that is returned.
 
     Raises:
         TrainingError: it cannot be traced, cannot be served, a weight is not finite, or an output
@@ -41,12 +43,18 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "
             f"Received: {type(error).__name__}: {in_a_line(error)} Try tf.function(model)(inputs)."
         ) from error
-    for output in signature.outputs:
+    outputs = tuple(
+        replace(output, dtype="string")
+        if made.structured_outputs[output.name].dtype == tf.string
+        else output
+        for output in signature.outputs
+    )
+    for output in outputs:
         have = made.structured_outputs[output.name]
         fits = have.dtype.name == output.dtype and have.shape.is_compatible_with(output.shape)
         if not fits or (have.shape.rank and have.shape[0] is not None):
             # Keras itself has the ones of IntegerLookup(output_mode="one_hot") as floats.
-            numbers = output.dtype != "string" and have.dtype != tf.string
+            numbers = output.dtype != "string"
             cast = f", or put keras.ops.cast(output, {output.dtype!r}) behind it" * numbers
             raise TrainingError(
                 f"Expected the output {output}, as Keras has it. Received: {have.dtype.name} "
@@ -54,7 +62,7 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> Any:
                 f"makes it{cast}."
             )
     expect_servable(made)
-    return made
+    return made, ModelSignature(signature.inputs, outputs)
 
 
 def _expect_finite(variables: Iterable[Any]) -> None:

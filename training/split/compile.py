@@ -64,7 +64,8 @@ def compile_model(
         split: False restores Keras' own step.
         precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
             "float16", for which the loss is scaled. Variables, the last layers, the tables and
-            layers such as Normalization stay float32; the others are made anew from their config.
+            layers such as Normalization stay float32; the others are made anew from their config,
+            but for those with attributes that the config does not have.
         xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
         workers: all workers, from `join_workers`, if several processes train the model, each on its
             own batches of equal size. They start with the weights of the first one, and losses and

@@ -46,17 +46,19 @@ def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
         TrainingError: a layer cannot be recreated from its config.
     """
     if policy is not None:
-        return _copied(tower, policy, xla)
+        return _copied(tower, policy, xla, frozenset())
     if not any(faster_dense(layer, xla) for layer in layers_of(tower)):
         return tower
     try:
-        return _copied(tower, None, xla)
+        return _copied(tower, None, xla, frozenset())
     except TrainingError:
         return tower
 
 
-def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
-    kept = _last_layers(tower)
+def _copied(
+    tower: keras.Model, policy: str | None, xla: bool, shared: frozenset[str]
+) -> keras.Model:
+    kept, made = _last_layers(tower), []
 
     def clone(layer: Any) -> Any:
         # A function of keras.ops has no policy: it computes in its inputs' dtype.
@@ -64,14 +66,15 @@ def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
         is_rounded = policy and layer.name not in kept and own is not None and own.name == "float32"
         is_rounded = is_rounded and not _has_statistics(layer)
         kind = faster_dense(layer, xla)
-        if not is_rounded and kind is None:
+        if layer.name in shared or (not is_rounded and kind is None):
             # A config does not have all: neither the statistics of a Normalization that was adapted
             # nor attributes that were set later.
             return layer
         config = layer.get_config()
         if is_rounded:
             config["dtype"] = policy
-        return (kind or type(layer)).from_config(config)
+        made.append((layer, (kind or type(layer)).from_config(config)))
+        return made[-1][1]
 
     try:
         copy = keras.models.clone_model(tower, clone_function=clone, recursive=True)
@@ -82,8 +85,22 @@ def _copied(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
             f"Received: {reason} Set a dtype policy for the model: "
             f"keras.config.set_dtype_policy({policy!r}) before it is built."
         ) from error
+    if unlike := {layer.name for layer, other in made if not _is_alike(layer, other)}:
+        return _copied(tower, policy, xla, shared | unlike)
     _check_same(tower, copy)
     return copy
+
+
+def _is_alike(layer: Any, made: Any) -> bool:
+    """Whether a layer that was made from another's config has its attributes, too, in all parts."""
+    pairs = zip(layers_of(layer), layers_of(made), strict=False)
+    return all(_attributes(one).items() <= _attributes(other).items() for one, other in pairs)
+
+
+def _attributes(layer: Any) -> dict[str, Any]:
+    """The attributes that a user may set, of types that are compared by their values."""
+    values = {name: value for name, value in vars(layer).items() if not name.startswith("_")}
+    return {n: v for n, v in values.items() if isinstance(v, bool | int | float | str)}
 
 
 def _has_statistics(layer: Any) -> bool:

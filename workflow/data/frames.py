@@ -57,6 +57,7 @@ _HELD = (
 _NOT_HELD = (np.complexfloating, np.void)
 _REMEDIES = {
     "period": "Convert it in pandas: {column} = {column}.dt.to_timestamp().",
+    "interval": "Take its two ends as columns: {column}.array.left and .right.",
     "Sparse": "Convert it in pandas: {column} = {column}.sparse.to_dense().",
     "complex": "Use its real and its imaginary part as two columns: .real and .imag.",
     "float128": 'Round it: {column}.astype("float64").',

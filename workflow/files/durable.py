@@ -33,6 +33,18 @@ def make_folder(folder: Path) -> None:
         sync(path.parent)
 
 
+@contextmanager
+def removed_if_empty(folder: Path) -> Iterator[None]:
+    """Remove a folder and its parents if the block makes them and an error leaves them empty."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            remove_if_empty(path)
+        raise
+
+
 def partial_of(path: Path) -> Path:
     """A new name beside a path, for a file to be renamed to it; a kill may leave the file there."""
     return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -114,19 +126,15 @@ def exclusive(folder: Path) -> Iterator[bool]:
     Returns:
         Whether it is locked; False if the file system cannot lock folders.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
     descriptor = None
     try:
-        descriptor, locked = _open_locked(folder)
-        # The other process may have removed an empty folder of its own while this one waited.
-        while not is_open_as(descriptor, folder):
-            os.close(descriptor)
+        with removed_if_empty(folder):
             descriptor, locked = _open_locked(folder)
-        yield locked
-    except BaseException:
-        for path in made:
-            remove_if_empty(path)
-        raise
+            # The other process may have removed an empty folder of its own while this one waited.
+            while not is_open_as(descriptor, folder):
+                os.close(descriptor)
+                descriptor, locked = _open_locked(folder)
+            yield locked
     finally:
         if descriptor is not None:
             os.close(descriptor)

@@ -22,7 +22,14 @@ from workflow.data.dataset import (
     read_manifest,
 )
 from workflow.errors import WorkflowError
-from workflow.files.durable import is_open_as, lock, make_folder, replace_file, sync
+from workflow.files.durable import (
+    is_open_as,
+    lock,
+    make_folder,
+    removed_if_empty,
+    replace_file,
+    sync,
+)
 from workflow.files.write_errors import write_errors
 from workflow.schema.schema import Schema
 
@@ -73,7 +80,9 @@ def _described(path: Path) -> DataFile:
 
 @contextmanager
 def run_into(folder: Path) -> Iterator[DatasetRun]:
-    """Lock a folder for a run, and remove the remains of a killed run; an error leaves it empty.
+    """Lock a folder for a run, and remove the remains of a killed run.
+
+    An error leaves the folder empty, or removes it if it was made here.
 
     Args:
         folder: made if missing; it must not contain parquet.
@@ -82,16 +91,10 @@ def run_into(folder: Path) -> Iterator[DatasetRun]:
         WorkflowError: it is a file, contains parquet, cannot be written, or another run is writing
             to it.
     """
-    if folder.exists() and not folder.is_dir():
-        raise WorkflowError(f"{folder} is a file. Write to a folder.")
+    # First, so that other data is never marked as unfinished, not even for a moment.
+    expect_free(folder)
     marker = folder / UNFINISHED
-    if not marker.exists():
-        # First, so that other data is never marked as unfinished, not even for a moment.
-        _expect_empty(folder)
-    with write_errors(f"parquet to {folder}"):
-        make_folder(folder)
-        descriptor = _hold(folder, marker)
-    try:
+    with removed_if_empty(folder), _held(folder, marker):
         with write_errors(f"parquet to {folder}"):
             _remove_unpublished(folder, marker)
             _expect_empty(folder)
@@ -100,6 +103,16 @@ def run_into(folder: Path) -> Iterator[DatasetRun]:
             sync(folder)
             run = DatasetRun(folder, _make_scratch(folder, marker))
         yield run
+
+
+@contextmanager
+def _held(folder: Path, marker: Path) -> Iterator[None]:
+    """Lock a folder, and at the end remove its marker and all that is not published."""
+    with write_errors(f"parquet to {folder}"):
+        make_folder(folder)
+        descriptor = _hold(folder, marker)
+    try:
+        yield
     finally:
         try:
             _remove_unpublished(folder, marker)
@@ -107,6 +120,18 @@ def run_into(folder: Path) -> Iterator[DatasetRun]:
             marker.rmdir()
         finally:
             os.close(descriptor)
+
+
+def expect_free(folder: Path) -> None:
+    """Refuse a folder that a run could not write into; the remains of a killed run may be there.
+
+    Raises:
+        WorkflowError: it is a file, or contains parquet.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise WorkflowError(f"{folder} is a file. Write to a folder.")
+    if not (folder / UNFINISHED).exists():
+        _expect_empty(folder)
 
 
 def _expect_empty(folder: Path) -> None:
@@ -141,7 +166,7 @@ def _hold(folder: Path, marker: Path) -> int:
 
 def _make(folder: Path) -> bool:
     try:
-        folder.mkdir()
+        folder.mkdir(parents=True)  # the parent of another run that ended in an error may be gone
     except FileExistsError:
         return False
     return True

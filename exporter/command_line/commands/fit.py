@@ -59,12 +59,11 @@ def fit(
     files = []
     with transformed.computed() as how:
         if transform_to is None:
-            workflow.fit(rows, **how)
+            workflow.fit(rows, **how).save(output)
         else:
             files = workflow.fit_transform_to_parquet(
-                rows, transform_to, **transformed.files, **how
+                rows, transform_to, save_to=output, **transformed.files, **how
             )
-    workflow.save(output)
     columns = {c.name: str(c.dtype) for c in workflow.output_schema.columns}
     text = folded(f"{output}: a workflow that makes {', '.join(columns)}")
     if transform_to is not None:

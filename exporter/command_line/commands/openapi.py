@@ -20,8 +20,12 @@ def openapi(
         Path | None, typer.Option(help="Or a model repository; by default models.")
     ] = None,
     server: Annotated[
-        str, typer.Option(help="The HTTP address to write into the document.")
-    ] = "http://127.0.0.1:8000",
+        str | None,
+        typer.Option(
+            help="The HTTP address to write into the document; by default --url if that is of HTTP, "
+            "else http://127.0.0.1:8000."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="A file for the document; by default it is printed.")
     ] = None,
@@ -46,7 +50,10 @@ def openapi(
             contract = client.contract
     else:
         contract = read_contract(EnsembleDrawing.read(repository or Path("models"), name).config)
-    text = json.dumps(openapi_document(name, contract, server), indent=2, ensure_ascii=False)
+    if server is None and (connection.url or "").startswith("http"):
+        server = connection.url
+    written = {} if server is None else {"server": server}
+    text = json.dumps(openapi_document(name, contract, **written), indent=2, ensure_ascii=False)
     if output is None:
         typer.echo(text)
         return

@@ -160,7 +160,7 @@ def test_parity_is_proven(folder, served):
         assert words in page
 
 
-def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served):
+def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served, addresses):
     text = done("openapi", "shop", "--server", "https://example.com")
     document = json.loads(text)
     assert document["servers"] == [{"url": "https://example.com"}]
@@ -168,6 +168,9 @@ def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served):
     file = ("--output", "shop.json", "--server", "https://example.com")
     assert done("openapi", "shop", "--url", served, *file).startswith("shop.json: ")
     assert json.loads((folder / "shop.json").read_text()) == document
+    _, http = addresses
+    for url, written in ((served, "http://127.0.0.1:8000"), (http, http)):
+        assert json.loads(done("openapi", "shop", "--url", url))["servers"] == [{"url": written}]
     assert "Received: both." in failed("openapi", "shop", "--url", served, "--repository", "models")
     assert "Expected a model among" in failed("openapi", "none")
 
@@ -191,7 +194,8 @@ def test_a_server_behind_tls_and_a_login(folder, addresses, tmp_path, scheme):
         text = done("parity", "shop", data, "--rows", 20, "--no-html", *own)
         assert text.startswith("Parity passed: shop, 20 rows")
         document = json.loads(done("openapi", "shop", *own))
-        assert document == json.loads(done("openapi", "shop"))
+        written = ("--server", server[1]) if scheme == "https" else ()
+        assert document == json.loads(done("openapi", "shop", *written))
         requests = folder / f"{scheme}.json"
         assert "1,024 requests" in done("bench", "shop", data, "--write-input", requests, *own)
         if scheme == "https":  # gRPC's headers are packed.

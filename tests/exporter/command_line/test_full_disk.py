@@ -28,7 +28,7 @@ def rows(tmp_path, monkeypatch):
         ("inspect rows.parquet --save facts.json", "facts.json"),
         ("inspect rows.parquet --generate made.parquet", "made.parquet"),
         ("fit flow.py rows.parquet --output saved", "saved"),
-        ("fit flow.py rows.parquet --transform-to train", "train"),
+        ("fit flow.py rows.parquet --transform-to train", "workflow"),
         ("init shop", "shop"),
         ("demo try_it --rows 1000", "try_it"),
     ],

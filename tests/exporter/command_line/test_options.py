@@ -59,7 +59,8 @@ NAMES = {
 FUNCTIONS = [
     # The schema comes from `_schema.json` beside the files.
     ("fit", Workflow.fit, {"schema"}),
-    ("fit", Workflow.fit_transform_to_parquet, {"schema"}),
+    # The workflow is saved to `--output`.
+    ("fit", Workflow.fit_transform_to_parquet, {"schema", "save_to"}),
     ("transform", Workflow.transform_to_parquet, set()),
     # Python objects, or printed always.
     ("train", train, {"train_data", "validation_data", "callbacks", "workers", "verbose"}),
@@ -260,6 +261,14 @@ def test_a_mistake_is_one_line(arguments, text):
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "https://host", "grpcs://host:8001"])
+def test_publish_names_the_kind_of_address_that_it_needs(url, monkeypatch):
+    monkeypatch.setenv("TRITON_ADMIN_KEY", "key")
+    text = run("publish", "shop", "--url", url).stderr
+    assert "Expected the address of gRPC without TLS, host:port, by default of port 8001" in text
+    assert url in text
+
+
 LONG = f"verify {'x' * 90} --repository {'y' * 20}"
 
 
@@ -315,6 +324,26 @@ def test_the_columns_of_a_fit_are_wrapped(folder):
     text = run("fit", "wide.py", "wide.parquet").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert " ".join(text.split()).endswith(", ".join(names))
+
+
+def test_no_data_is_written_without_its_workflow(folder):
+    """A folder with a user's files cannot take the workflow."""
+    (folder / "mine").mkdir()
+    (folder / "mine" / "notes.txt").write_text("")
+    options = ("--output", "mine", "--transform-to", "new_data")
+    result = run("fit", "flow.py", "rows.parquet", *options)
+    assert result.exit_code == 1
+    assert "mine" in result.stderr
+    assert not (folder / "new_data").exists()
+
+
+def test_a_folder_with_data_is_refused_before_the_fit(folder):
+    """A new workflow is not saved beside the data of another one."""
+    run("fit", "flow.py", "rows.parquet", "--output", "first", "--transform-to", "taken")
+    result = run("fit", "flow.py", "rows.parquet", "--output", "second", "--transform-to", "taken")
+    assert result.exit_code == 1
+    assert "holds parquet files already" in result.stderr
+    assert not (folder / "second").exists()
 
 
 @pytest.mark.parametrize("module", ["exporter", "exporter.command_line"])

@@ -71,3 +71,35 @@ def test_an_unknown_precision_is_refused(built):
         compile_model(built(), precision="half")
     with pytest.raises(TrainingError, match="split=True"):
         compile_model(built(), precision="bfloat16", split=False)
+
+
+class Scaled(keras.layers.Layer):
+    """A layer whose config does not have its factor."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.factor = 1.0
+
+    def call(self, x):
+        return self.factor * x
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_attribute_that_was_set_later_counts_in_training(nested):
+    """Training at a rate of 0 has the loss of the evaluation, but for 16 bits."""
+    keras.utils.set_random_seed(0)
+    scaled = Scaled(name="scaled")
+    inner = keras.Sequential([keras.Input((8,)), scaled, keras.layers.Dense(8)])
+    user = keras.Input((1,), name="user", dtype="int64")
+    x = keras.layers.Flatten()(keras.layers.Embedding(50, 4, "normal")(user))
+    x = keras.layers.Dense(8, activation="relu")(x)
+    x = inner(x) if nested else keras.layers.Dense(8)(scaled(x))
+    model = keras.Model({"user": user}, keras.layers.Dense(1)(x))
+    scaled.factor = 50.0
+    rows = {"user": np.arange(64).reshape(-1, 1) % 50}, np.ones((64, 1), "float32")
+    compile_model(model, optimizers.SGD(0.0), "mean_squared_error", precision="bfloat16")
+    (trained,) = model.fit(*rows, batch_size=64, verbose=0).history["loss"]
+    assert trained == pytest.approx(model.evaluate(*rows, verbose=0), rel=0.05)

@@ -113,6 +113,7 @@ def test_an_array_that_no_column_can_be_is_refused_where_it_is_used(values, mess
     ("values", "message"),
     [
         (pd.arrays.SparseArray([7, 0]), r"Received: Sparse\[int64, 0\]\. .*\.sparse\.to_dense\(\)"),
+        (pd.arrays.IntervalArray.from_breaks([0, 1, 2]), r"Received: interval.*\.array\.left"),
         (np.array([1j, 2]), r"Received: complex128\. .*\.real and \.imag"),
     ],
 )

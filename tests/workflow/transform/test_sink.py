@@ -58,7 +58,7 @@ def test_a_full_disk_names_the_folder_and_not_the_data(
     for data in (rows, tmp_path / "rows.parquet"):
         with full_disk(size), pytest.raises(WorkflowError, match=message):
             workflow.transform_to_parquet(data, tmp_path / "out", shuffle=shuffle)
-        assert list((tmp_path / "out").iterdir()) == []
+        assert not (tmp_path / "out").exists()
     assert workflow.transform_to_parquet(rows, tmp_path / "out", shuffle=shuffle)
 
 
@@ -139,7 +139,23 @@ def test_a_file_that_breaks_on_the_way_leaves_nothing(rows, workflow, tmp_path):
     damage_rows(tmp_path / "1.parquet")
     with pytest.raises(WorkflowError, match=r"1\.parquet is damaged in row group 0\."):
         workflow.transform_to_parquet(tmp_path / "*.parquet", tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_an_error_leaves_a_folder_of_the_user_and_removes_its_own(
+    rows, workflow, tmp_path, shuffle
+):
+    rows.write_parquet(tmp_path / "rows.parquet")
+    damage_rows(tmp_path / "rows.parquet")
+    (tmp_path / "mine").mkdir()
+    for folder in ("mine", "deep/own"):
+        with pytest.raises(WorkflowError, match="is damaged in row group 0"):
+            workflow.transform_to_parquet(
+                tmp_path / "rows.parquet", tmp_path / folder, shuffle=shuffle
+            )
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "rows.parquet"}
+    assert list((tmp_path / "mine").iterdir()) == []
 
 
 def test_a_lazy_frame_and_whole_frame_operators_are_streamed(rows, tmp_path):

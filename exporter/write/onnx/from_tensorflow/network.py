@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
 
 from exporter.errors import ExportError
 from exporter.write.onnx.from_tensorflow.canonical import canonical
@@ -91,6 +92,7 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
         # tf2onnx logs each step, and each failed optimisation; TensorFlow logs deprecated calls.
         with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow", logging.ERROR):
             frozen = freeze(function.get_concrete_function(*specs))
+            _expect_no_bfloat16(frozen.graph)
             model, _ = tf2onnx.convert.from_graph_def(
                 frozen.graph,
                 input_names=[*(f"{spec.name}:0" for spec in specs), *frozen.tables],
@@ -98,12 +100,30 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
                 opset=OPSET,
                 custom_op_handlers=HANDLERS,
             )
+    except ExportError:
+        raise
     except Exception as error:  # tf2onnx raises errors of any type
         raise ExportError(
             f"Expected a network that tf2onnx can convert. Received: {in_a_line(error)} {ADVICE}"
         ) from error
     _expect_standard(model)
     return frozen, model
+
+
+def _expect_no_bfloat16(graph: Any) -> None:
+    """Refuse bfloat16, which tf2onnx takes for float16, of another range."""
+    found = [
+        node
+        for node in graph.node
+        if any(attribute.type == types_pb2.DT_BFLOAT16 for attribute in node.attr.values())
+    ]
+    if found:
+        # One that computes, whose name has its layer's, rather than a cast of the whole model's inputs.
+        node = min(found, key=lambda node: "T" not in node.attr)
+        raise ExportError(
+            f"Expected a network without bfloat16 for an ONNX runtime. Received: {node.name}. Give "
+            f"its layer the dtype policy float32 or mixed_float16. {ADVICE}"
+        )
 
 
 def _expect_standard(model: onnx.ModelProto) -> None:
