@@ -27,7 +27,7 @@ LAST_LINES = 30
 # Seconds in which a server that crashes has written its trace and ended.
 _ENDS_WITHIN = 5.0
 # What the log says of a start that may succeed at once: another process took a free port before the
-# server bound it; the shared memory of a Python model was damaged while it loaded, as decision 42 describes.
+# server bound it; Triton gave a Python model's process up while it loaded, as decision 42 describes.
 _RACES = ("already in use", "boost::interprocess::lock_exception")
 _PLAIN = re.compile(r"[A-Za-z0-9/._+=@%:,~-]+")
 # Log messages of the server when it begins to load a model, and when it has loaded it.
@@ -47,6 +47,7 @@ class ServerProcess:
         log_file: the file for the log; None for a new temporary file.
         admin_key: the key for administration.
         cache_bytes: the memory for cached answers; 0 for none.
+        load_threads: how many models load at once; by default as many as there are processors.
         replaced: the process whose log this one continues.
 
     Raises:
@@ -66,6 +67,7 @@ class ServerProcess:
         log_file: Path | None,
         admin_key: str,
         cache_bytes: int = 0,
+        load_threads: int | None = None,
         replaced: ServerProcess | None = None,
     ) -> None:
         caches = cache_directory(installation) if cache_bytes else None
@@ -90,7 +92,7 @@ class ServerProcess:
             client_shm=installation.knows("allow-client-shm"),
             cache_bytes=cache_bytes,
             cache_directory=None if caches is None else str(caches),
-            load_threads=_load_threads(),
+            load_threads=load_threads or _load_threads(),
         )
         try:
             backends.mkdir(parents=True)

@@ -23,6 +23,9 @@ from triton_models.healthcheck import ProbeError
 from workflow.picture.markup import table
 from workflow.progress.stage import at_work, counted, restart, showing
 
+# Starts of a server, or loads of a model, that end in races of Triton's own, before it is an error.
+_ATTEMPTS = 5
+
 
 class TritonServer:
     """A tritonserver on loopback, which ends with all processes that it started.
@@ -170,14 +173,18 @@ class TritonServer:
 
     def _start(self, models: tuple[str, ...]) -> None:
         deadline = time.monotonic() + self._startup_timeout
-        for attempts_left in (2, 1, 0):
+        for attempt in range(_ATTEMPTS):
             self._stopped = False
             try:
-                self._await_ready(self._launch(models, self._ports, self._log_file), deadline)
+                # One model at a time after a race, which busy processors make likely.
+                threads = 1 if attempt else None
+                process = self._launch(models, self._ports, self._log_file, load_threads=threads)
+                self._await_ready(process, deadline)
                 break
             except BaseException:
                 self._stop()
-                if not (attempts_left and self._process and self._process.lost_a_race()):
+                is_last = attempt == _ATTEMPTS - 1
+                if is_last or not (self._process and self._process.lost_a_race()):
                     raise
 
     def _restart(self) -> None:
@@ -198,6 +205,7 @@ class TritonServer:
         ports: tuple[int | None, int | None, int | None],
         log_file: Path | None,
         replaced: ServerProcess | None = None,
+        load_threads: int | None = None,
     ) -> ServerProcess:
         installation = find_tritonserver(self._tritonserver)
         with self._replacement:
@@ -213,6 +221,7 @@ class TritonServer:
                 log_file=log_file,
                 admin_key=self._admin_key,
                 cache_bytes=self._cache_bytes,
+                load_threads=load_threads,
                 replaced=replaced,
             )
             self._models = list(models)
@@ -306,14 +315,14 @@ class TritonServer:
             ServerError: the model or a step cannot be loaded; an earlier version continues to serve.
         """
         with self._changes:
-            for attempts_left in (2, 1, 0):
+            for attempt in range(_ATTEMPTS):
                 process = self._running()
                 live = self._live(process)
                 try:
                     live.load(model)
                     break
                 except ProbeError as error:
-                    if not (attempts_left and process.ended_in_a_race()):
+                    if attempt == _ATTEMPTS - 1 or not process.ended_in_a_race():
                         text = f"The model {model} could not be loaded: {error}"
                         raise process.failure(text) from error
                 self._restart()

@@ -101,6 +101,7 @@ def settled(label: str, name: str, value: Any, hint: Any) -> Any:
         WorkflowError: the annotation does not allow it.
 
     Example:
+        >>> import numpy as np
         >>> settled("Clip", "max_value", np.float32(0.5), float | None)
         0.5
     """

@@ -224,7 +224,7 @@ def test_ids_out_of_range_are_found():
         ),
         ("--patience 2", "Expected --validation, whose loss --patience compares."),
         ("--class-weight 1:20", "Expected a class weight as LABEL=WEIGHT, such as 1=20,"),
-        ("--class-weight 1=-1", "of label -> weight of at least 0."),
+        ("--class-weight 1=-1", "of label -> finite weight of at least 0."),
         ("--model wide_deep", "Received: wide_deep. Did you mean 'wide_and_deep'?"),
         ("--model resnet", "Expected a --model among mlp, wide_and_deep, dlrm, dcn, two_tower"),
         ("--model-option cross_layers=3", "Expected --model-option NAME=VALUE, the name among"),
