@@ -187,8 +187,11 @@ class TritonServer:
                 if is_last or not (self._process and self._process.lost_a_race()):
                     raise
 
-    def _restart(self) -> None:
+    def _restart(self, load_threads: int | None = None) -> None:
         """Replace the process, with its ports, models, key and log.
+
+        Args:
+            load_threads: how many models load at once.
 
         Raises:
             ServerError: as `start`, or the server was stopped meanwhile.
@@ -197,7 +200,8 @@ class TritonServer:
         deadline = time.monotonic() + self._startup_timeout
         old.kill()
         ports = old.flags.http_port, old.flags.grpc_port, old.flags.metrics_port
-        self._await_ready(self._launch(self.models, ports, old.log_path, old), deadline)
+        process = self._launch(self.models, ports, old.log_path, old, load_threads)
+        self._await_ready(process, deadline)
 
     def _launch(
         self,
@@ -325,7 +329,7 @@ class TritonServer:
                     if attempt == _ATTEMPTS - 1 or not process.ended_in_a_race():
                         text = f"The model {model} could not be loaded: {error}"
                         raise process.failure(text) from error
-                self._restart()
+                self._restart(load_threads=1)
             self._add(model, live)
 
     def publish(self, model: str, *, tolerance: float = 0.0) -> int:

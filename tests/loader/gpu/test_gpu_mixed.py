@@ -139,7 +139,7 @@ class CountingReader(PolarsReader):
         return [number for number, rows in enumerate(self.given) if rows() is not None]
 
 
-@pytest.mark.parametrize("per_read", [1, 2])
+@pytest.mark.parametrize("per_read", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_memory_is_given_back_with_a_reads_last_chunk(per_read):
     reader = CountingReader(FORMAT, FRAME)
     blocks = DeviceBlocks(reader, FORMAT, "/cpu:0")
