@@ -67,6 +67,6 @@ def files_only(export, tmp_path_factory, monkeypatch):
         return Runtime(runtime_of(name).plan, prepare)
 
     monkeypatch.setattr(export_module, "runtime_of", without_tensorflow)
-    monkeypatch.setattr(keras_network, "traced", lambda *_: None)
+    monkeypatch.setattr(keras_network, "traced", lambda _, declared: (None, declared))
     monkeypatch.setattr(export_module, "prove_written", lambda *_: Proof((), (), (), 0.0))
     monkeypatch.setattr(python_step, "RUNTIME_FOLDERS", python_step.RUNTIME_FOLDERS[:2])
