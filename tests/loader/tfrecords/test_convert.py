@@ -160,6 +160,28 @@ def test_defaults_are_those_of_tensorflow(tmp_path, target):
 
 
 @pytest.mark.parametrize(
+    ("shape", "dtype", "default", "text"),
+    [
+        ([], tf.int64, 0.5, "one value of int64 as the default_value of 'a'. Received: 0.5"),
+        ([], tf.int64, "7", "one value of int64 .*Received: '7'"),
+        ([], tf.int64, 2**70, "one value of int64"),
+        ([], tf.float32, "x", "one value of float32"),
+        ([], tf.string, 3, "one value of string"),
+        ([3], tf.int64, [1, 2], r"3 values of int64 .*Received: \[1, 2\]"),
+        ([], tf.string, b"\xff", "UTF-8 in 'a'"),
+        ([None], tf.int64, [1], "of a known length"),
+    ],
+)
+def test_defaults_that_tensorflow_refuses_are_refused(
+    tmp_path, target, shape, dtype, default, text
+):
+    features = {"a": tf.io.FixedLenFeature(shape, dtype, default)}
+    path = write(tmp_path / "a", [example(b=1)])
+    with pytest.raises(LoaderError, match=text):
+        convert_tfrecords_to_parquet(path, target, features)
+
+
+@pytest.mark.parametrize(
     ("late", "text"),
     [
         (example(user=1, extra=2), "record 9000: .*'extra' as well.*features"),
@@ -194,6 +216,17 @@ def test_a_truncated_file_is_refused(tmp_path, target, compression, cut):
     with pytest.raises(LoaderError, match=f"{path}.*Copy the file again") as error:
         convert_tfrecords_to_parquet(path, target, compression_type=compression)
     assert "device:" not in str(error.value)
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+@pytest.mark.parametrize("size", [0, 3])
+def test_a_file_without_a_compressed_stream_is_refused(tmp_path, target, compression, size):
+    """A writer that was killed leaves such a file, and TensorFlow takes it for one without records."""
+    path = write(tmp_path / "a", map(record, rows(0, 5)), compression)
+    os.truncate(path, size)
+    features = {"user": tf.io.FixedLenFeature([], tf.int64)}
+    with pytest.raises(LoaderError, match=f"{path}.*Copy the file again"):
+        convert_tfrecords_to_parquet(path, target, features, compression_type=compression)
 
 
 @pytest.mark.parametrize("described", [False, True])
