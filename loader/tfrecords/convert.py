@@ -246,15 +246,17 @@ def _expect_end(path: Path, compression: str, nbytes: int) -> None:
             if file.read() == (nbytes % 2**32).to_bytes(4, "little"):
                 return  # As it does unless it has several parts.
             file.seek(0)
-        inflate = _decompressor()
+        inflate, size = _decompressor(), 0
         while content := file.read(_READ_BYTES):
             while content:
                 if inflate.eof:
                     inflate = _decompressor()
-                inflate.decompress(content)
+                size += len(inflate.decompress(content))
                 content = inflate.unused_data
         if not inflate.eof:
             raise EOFError("Compressed file ended before the end of its stream")
+        if size != nbytes:  # TensorFlow leaves out all streams of ZLIB but the first, for one.
+            raise EOFError(f"{nbytes} of {size} bytes, and then part of a record or another stream")
 
 
 def _decompressor() -> Any:

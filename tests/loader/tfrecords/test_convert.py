@@ -1,9 +1,11 @@
 """TFRecord files become the parquet that a plain loop over their records gives."""
 
+import gzip
 import os
 import signal
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import polars as pl
@@ -246,6 +248,25 @@ def test_a_file_of_several_gzip_parts_is_read(tmp_path, target):
     both = tmp_path / "both"
     both.write_bytes(b"".join(part.read_bytes() for part in parts))
     assert_frame_equal(read(convert_tfrecords_to_parquet(both, target)), frame(rows(0, 80)))
+
+
+def test_a_file_of_several_zlib_parts_is_refused(tmp_path, target):
+    """TensorFlow reads the first part alone."""
+    path = write(tmp_path / "a", map(record, rows(0, 50)), "ZLIB")
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(LoaderError, match="bytes, and then part of a record or another stream"):
+        convert_tfrecords_to_parquet(path, target, compression_type="ZLIB")
+
+
+@pytest.mark.parametrize(
+    ("compression", "compress"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)]
+)
+def test_part_of_a_record_that_was_compressed_is_refused(tmp_path, target, compression, compress):
+    """TensorFlow takes part of a record's length as the end of the stream."""
+    path = write(tmp_path / "a", [example(user=1)])
+    path.write_bytes(compress(path.read_bytes() + b"\0" * 11))
+    with pytest.raises(LoaderError, match="bytes, and then part of a record or another stream"):
+        convert_tfrecords_to_parquet(path, target, compression_type=compression)
 
 
 def test_a_changed_byte_is_refused(tmp_path, target):
