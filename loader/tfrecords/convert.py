@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import os
 import shutil
 import zlib
@@ -243,19 +242,26 @@ def _expect_end(path: Path, compression: str, nbytes: int) -> None:
         return
     with path.open("rb") as file:
         if compression == "GZIP":
-            file.seek(-4, os.SEEK_END)
-            if int.from_bytes(file.read(), "little") == nbytes % 2**32:
+            file.seek(max(path.stat().st_size - 4, 0))
+            if file.read() == (nbytes % 2**32).to_bytes(4, "little"):
                 return  # As it does unless it has several parts.
             file.seek(0)
-            with gzip.open(file) as stream:
-                while stream.read(_READ_BYTES):
-                    pass
-            return
-        inflate = zlib.decompressobj()
+        inflate, size = _decompressor(), 0
         while content := file.read(_READ_BYTES):
-            inflate.decompress(content)
+            while content:
+                if inflate.eof:
+                    inflate = _decompressor()
+                size += len(inflate.decompress(content))
+                content = inflate.unused_data
         if not inflate.eof:
             raise EOFError("Compressed file ended before the end of its stream")
+        if size != nbytes:  # TensorFlow leaves out all streams of ZLIB but the first, for one.
+            raise EOFError(f"{nbytes} of {size} bytes, and then part of a record or another stream")
+
+
+def _decompressor() -> Any:
+    """A decompressor of one stream of GZIP or ZLIB, whichever its first bytes say."""
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)
 
 
 def _done(folder: Path, facts: list[Any]) -> list[Path] | None:

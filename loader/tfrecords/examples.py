@@ -71,10 +71,11 @@ def _described(name: str, spec: Any) -> RecordFeature:
     is_ragged = isinstance(spec, tf.io.RaggedFeature) and not spec.partitions
     is_ragged = is_ragged and spec.value_key in (None, name)
     is_fixed = isinstance(spec, tf.io.FixedLenFeature) and len(tf.TensorShape(shape)) < 2
+    is_fixed = is_fixed and tf.TensorShape(shape).is_fully_defined()
     if dtype not in _NAMES or not (is_ragged or is_fixed or isinstance(spec, tf.io.VarLenFeature)):
         raise LoaderError(
-            "Expected a feature as tf.io.FixedLenFeature of at most one dimension, VarLenFeature or "
-            "RaggedFeature without partitions, of int64, float32 or string. "
+            "Expected a feature as tf.io.FixedLenFeature of at most one dimension, of a known length, "
+            "VarLenFeature or RaggedFeature without partitions, of int64, float32 or string. "
             f"Received: {name!r} as {spec!r}."
         )
     if not is_fixed:
@@ -83,8 +84,15 @@ def _described(name: str, spec: Any) -> RecordFeature:
     default = spec.default_value
     if default is None:
         return RecordFeature(dtype, width)
-    values = np.broadcast_to(np.asarray(default, dtype.as_numpy_dtype), (width,))
-    return RecordFeature(dtype, width, tuple(values.tolist()))
+    try:
+        values = tf.reshape(tf.convert_to_tensor(default, dtype), [width]).numpy()
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError):
+        raise LoaderError(
+            f"Expected {_counted(width)} of {dtype.name} as the default_value of {name!r}. "
+            f"Received: {default!r:.200}."
+        ) from None
+    known = _values(name, RecordFeature(dtype), values)
+    return RecordFeature(dtype, width, tuple(known.to_pylist()))
 
 
 def example_of(record: bytes) -> tf.train.Example:
@@ -223,15 +231,18 @@ def _column(name: str, feature: RecordFeature, flat: Any, offsets: Any) -> pa.Ar
             is_wrong &= lengths > 0
         if is_wrong.any():
             wrong = np.flatnonzero(is_wrong)
-            width = "one value" if feature.width == 1 else f"{feature.width} values"
             raise FeatureError(
-                f"Expected {width} of {name!r} a record. Received: {lengths[wrong[0]]}. {_REMEDY}"
+                f"Expected {_counted(feature.width)} of {name!r} a record. Received: {lengths[wrong[0]]}. {_REMEDY}"
             )
     if feature.default is not None and not lengths.all():
         return _with_defaults(feature, values, lengths)
     if feature.is_list:
         return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values)
     return values if lengths.all() else values.take(pa.array(offsets[:-1], mask=lengths == 0))
+
+
+def _counted(width: int) -> str:
+    return "one value" if width == 1 else f"{width} values"
 
 
 def _values(name: str, feature: RecordFeature, values: Sequence[Any]) -> pa.Array:

@@ -61,6 +61,8 @@ def make_feature_column_workflow(
     given order. Differences:
 
     - NaN counts as a missing number; TensorFlow puts it into the last bucket.
+    - The vector of the id -1 is zeros, as in TensorFlow, until `DenseFeatures` or `LinearFeatures`
+      are trained with such ids, which TensorFlow leaves at zeros.
     - In a list, an element with the id -1 counts in a mean; TensorFlow leaves it out.
     - A crossed column takes no lists. In a list for a `numeric_column` of shape (k,) missing
       numbers are `default_value`, or else NaN, and those after the k-th are cut; TensorFlow refuses
@@ -98,7 +100,8 @@ def make_feature_column_workflow(
     """
     nodes = _Nodes(sparse=sparse)
     made = [nodes.of_column(column) for column in _listed(feature_columns)]
-    labels = [label_name] if isinstance(label_name, str) else list(label_name)
+    is_one = isinstance(label_name, str) or not isinstance(label_name, Iterable)
+    labels = [label_name] if is_one else list(label_name)
     parts = list(nodes.outputs())
     if labels:
         parts.append(labels >> ops.AddTags([Tags.TARGET]))

@@ -75,9 +75,10 @@ class RandomColumn:
         places = self._places(numbers, self._elements, 0)
         null, nan = places < self._null, places < self._nan
         if not self._column.distinct:
-            return pl.Series([None] * len(places), dtype=polars_dtype(self._column.dtype))
-        among = np.clip((places - self._nan) / max(1 - self._nan, 1e-300), 0.0, 1.0)
-        values = self._named(among) if is_category(self._column) else self._measured(among)
+            values = pl.Series([None] * len(places), dtype=polars_dtype(self._column.dtype))
+        else:
+            among = np.clip((places - self._nan) / max(1 - self._nan, 1e-300), 0.0, 1.0)
+            values = self._named(among) if is_category(self._column) else self._measured(among)
         if self._column.nans:
             values = pl.select(pl.when(~pl.Series(nan)).then(values).otherwise(np.nan)).to_series()
         return pl.select(pl.when(~pl.Series(null)).then(values)).to_series()
@@ -151,15 +152,17 @@ class RandomColumn:
 def _different(column: ColumnInspection) -> Floats:
     """About as many different values as there are, ascending, with all that are known."""
     common = [value for value, _ in column.common]
-    found = known = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
-    others = 0
+    known = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
+    wanted = others = max(column.distinct - len(known), 0)
     for _ in range(_TRIALS):
-        # Values between percentiles may be known, or equal after rounding.
-        others += max(column.distinct - len(found), 0)
         between = _at_percentile(column.spread, np.linspace(0, 1, others + 2)[1:-1])
         exact = between if DTYPES[column.dtype].kind == "float" else between.round()
-        found = np.union1d(known, exact)
-    return found
+        # Values between percentiles may be known, or equal after rounding.
+        found = np.setdiff1d(exact, known)
+        others += max(wanted - len(found), 0)
+    if len(found) > wanted:
+        found = found[np.arange(wanted) * len(found) // wanted]
+    return np.union1d(known, found)
 
 
 def _at_percentile(percentiles: Any, among: Floats) -> Floats:

@@ -1,9 +1,11 @@
 """TFRecord files become the parquet that a plain loop over their records gives."""
 
+import gzip
 import os
 import signal
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import polars as pl
@@ -160,6 +162,28 @@ def test_defaults_are_those_of_tensorflow(tmp_path, target):
 
 
 @pytest.mark.parametrize(
+    ("shape", "dtype", "default", "text"),
+    [
+        ([], tf.int64, 0.5, "one value of int64 as the default_value of 'a'. Received: 0.5"),
+        ([], tf.int64, "7", "one value of int64 .*Received: '7'"),
+        ([], tf.int64, 2**70, "one value of int64"),
+        ([], tf.float32, "x", "one value of float32"),
+        ([], tf.string, 3, "one value of string"),
+        ([3], tf.int64, [1, 2], r"3 values of int64 .*Received: \[1, 2\]"),
+        ([], tf.string, b"\xff", "UTF-8 in 'a'"),
+        ([None], tf.int64, [1], "of a known length"),
+    ],
+)
+def test_defaults_that_tensorflow_refuses_are_refused(
+    tmp_path, target, shape, dtype, default, text
+):
+    features = {"a": tf.io.FixedLenFeature(shape, dtype, default)}
+    path = write(tmp_path / "a", [example(b=1)])
+    with pytest.raises(LoaderError, match=text):
+        convert_tfrecords_to_parquet(path, target, features)
+
+
+@pytest.mark.parametrize(
     ("late", "text"),
     [
         (example(user=1, extra=2), "record 9000: .*'extra' as well.*features"),
@@ -196,6 +220,17 @@ def test_a_truncated_file_is_refused(tmp_path, target, compression, cut):
     assert "device:" not in str(error.value)
 
 
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+@pytest.mark.parametrize("size", [0, 3])
+def test_a_file_without_a_compressed_stream_is_refused(tmp_path, target, compression, size):
+    """A writer that was killed leaves such a file, and TensorFlow takes it for one without records."""
+    path = write(tmp_path / "a", map(record, rows(0, 5)), compression)
+    os.truncate(path, size)
+    features = {"user": tf.io.FixedLenFeature([], tf.int64)}
+    with pytest.raises(LoaderError, match=f"{path}.*Copy the file again"):
+        convert_tfrecords_to_parquet(path, target, features, compression_type=compression)
+
+
 @pytest.mark.parametrize("described", [False, True])
 def test_a_file_that_ends_between_a_records_length_and_its_content(tmp_path, target, described):
     """TensorFlow takes less than the 12 bytes of a record's length as the end of the file."""
@@ -213,6 +248,25 @@ def test_a_file_of_several_gzip_parts_is_read(tmp_path, target):
     both = tmp_path / "both"
     both.write_bytes(b"".join(part.read_bytes() for part in parts))
     assert_frame_equal(read(convert_tfrecords_to_parquet(both, target)), frame(rows(0, 80)))
+
+
+def test_a_file_of_several_zlib_parts_is_refused(tmp_path, target):
+    """TensorFlow reads the first part alone."""
+    path = write(tmp_path / "a", map(record, rows(0, 50)), "ZLIB")
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(LoaderError, match="bytes, and then part of a record or another stream"):
+        convert_tfrecords_to_parquet(path, target, compression_type="ZLIB")
+
+
+@pytest.mark.parametrize(
+    ("compression", "compress"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)]
+)
+def test_part_of_a_record_that_was_compressed_is_refused(tmp_path, target, compression, compress):
+    """TensorFlow takes part of a record's length as the end of the stream."""
+    path = write(tmp_path / "a", [example(user=1)])
+    path.write_bytes(compress(path.read_bytes() + b"\0" * 11))
+    with pytest.raises(LoaderError, match="bytes, and then part of a record or another stream"):
+        convert_tfrecords_to_parquet(path, target, compression_type=compression)
 
 
 def test_a_changed_byte_is_refused(tmp_path, target):

@@ -465,3 +465,10 @@ def test_data_without_a_column_or_with_another_type(column, rows, message):
     workflow, _ = make_feature_column_workflow([column])
     with pytest.raises(WorkflowError, match=message):
         workflow.fit(rows)
+
+
+@pytest.mark.parametrize("label", [5, [5], None])
+def test_labels_that_are_no_names(label):
+    price = tf.feature_column.numeric_column("price")
+    with pytest.raises(WorkflowError, match=r"Expected a column name.*Received: \[(5|None)\]"):
+        make_feature_column_workflow([price], label)

@@ -64,6 +64,27 @@ def test_types_nulls_and_nan_are_those_of_the_data(rows, made):
     )
 
 
+def test_a_column_of_nothing_but_nan_stays_so(tmp_path):
+    data = pl.DataFrame(
+        {
+            "all": [np.nan] * 8,
+            "some": [np.nan, None] * 4,
+            "lists": [[np.nan, None], [np.nan, np.nan]] * 4,
+        }
+    )
+    made = pl.read_parquet(generate_dataset(inspect_dataset(data), 8, tmp_path / "a.parquet"))
+    for name, nans, nulls in (("all", 8, 0), ("some", 4, 4), ("lists", 12, 4)):
+        values = made[name].explode(empty_as_null=False) if name == "lists" else made[name]
+        assert (values.is_nan().sum(), values.null_count()) == (nans, nulls)
+
+
+def test_quantities_have_no_more_different_values_than_the_data(tmp_path):
+    """The 99 values beside the percentiles would lie on these, were they spread evenly."""
+    found = inspect_dataset({"temp": np.tile(np.arange(200) / 10, 45)}, top=0)
+    made = pl.read_parquet(generate_dataset(found, 9_000, tmp_path / "a.parquet"))
+    assert made["temp"].n_unique() == 200
+
+
 @pytest.mark.parametrize(
     ("name", "distance"),
     [(name, 0.01) for name in ("orderId", "userId", "code", "whole", "on", "tags")]
