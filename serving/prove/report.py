@@ -141,7 +141,9 @@ class ParityReport(metaclass=OwnNames):
                 "  depends on the runtime and the processor. Clip or fill these columns.",
             ]
         if undefined:
-            rules.append(f"{undefined:,} rows with a NaN or an infinity among the features were not compared")
+            rules.append(
+                f"{undefined:,} rows with a NaN or an infinity among the features were not compared"
+            )
         return rules
 
     def to_html(self) -> str:
