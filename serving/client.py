@@ -136,14 +136,7 @@ class EnsembleClient:
             DeadlineExceededError: no answer in time.
             ClientError: any other error of the server.
         """
-        before = self._contract
-        try:
-            return self._predict(before, data, timeout)
-        except InvalidRequestError:
-            # Another version may take other inputs.
-            if not self._renewed(before, timeout):
-                raise
-        return self._predict(self._contract, data, timeout)
+        return self._answer(data, timeout)[0]
 
     def raw(
         self, tensors: Mapping[str, Array], *, timeout: float | None = None
@@ -199,12 +192,24 @@ class EnsembleClient:
             self._memory.close()
         self._connection.close()
 
-    def _predict(self, contract: Contract, data: Any, timeout: float | None) -> Any:
+    def _answer(self, data: Any, timeout: float | None = None) -> tuple[Any, str]:
+        """The predictions for a table, and the version that has made them; "" without rows."""
+        before = self._contract
+        try:
+            return self._predict(before, data, timeout)
+        except InvalidRequestError:
+            # Another version may take other inputs.
+            if not self._renewed(before, timeout):
+                raise
+        return self._predict(self._contract, data, timeout)
+
+    def _predict(self, contract: Contract, data: Any, timeout: float | None) -> tuple[Any, str]:
         requests = to_requests(contract, data)
         answers = [self._ask(request, timeout) for request in requests]
         for place in of_other_versions(answers):
             answers[place] = self._ask(requests[place], timeout)
-        return to_table(contract, data, of_one_version(answers))
+        version = answers[-1].version if answers else ""
+        return to_table(contract, data, of_one_version(answers)), version
 
     def _ask(self, tensors: Mapping[str, Array], timeout: float | None) -> Inference:
         seconds = self._seconds(timeout)
