@@ -13,7 +13,7 @@ from serving.connection.address import Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
-from serving.connection.shared_memory import Regions, time_left
+from serving.connection.shared_memory import Regions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
@@ -216,7 +216,15 @@ class EnsembleClient:
         if self._memory is None:
             return self._infer(encode_tensors(tensors), seconds)
         deadline = time.monotonic() + seconds
-        with self._memory.holding(tensors, deadline) as encoded:
+        try:
+            return self._ask_in(self._memory, tensors, deadline)
+        except ClientError as error:
+            if not is_forgotten(error):
+                raise
+        return self._ask_in(self._memory, tensors, deadline)
+
+    def _ask_in(self, memory: Regions, tensors: Mapping[str, Array], deadline: float) -> Inference:
+        with memory.holding(tensors, deadline) as encoded:
             return self._infer(encoded, time_left(deadline))
 
     def _renewed(self, before: Contract, timeout: float | None) -> bool:
