@@ -12,7 +12,7 @@ from serving.client import expect_headers, expect_retries, expect_seconds, not_c
 from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
-from serving.connection.shared_memory import AsyncRegions, time_left
+from serving.connection.shared_memory import AsyncRegions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
@@ -153,6 +153,16 @@ class AsyncEnsembleClient:
         if memory is None:
             return await self._infer(encode_tensors(tensors), seconds)
         deadline = time.monotonic() + seconds
+        try:
+            return await self._ask_in(memory, tensors, deadline)
+        except ClientError as error:
+            if not is_forgotten(error):
+                raise
+        return await self._ask_in(memory, tensors, deadline)
+
+    async def _ask_in(
+        self, memory: AsyncRegions, tensors: Mapping[str, Array], deadline: float
+    ) -> Inference:
         async with memory.holding(tensors, deadline) as encoded:
             return await self._infer(encoded, time_left(deadline))
 

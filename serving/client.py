@@ -13,7 +13,7 @@ from serving.connection.address import Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
-from serving.connection.shared_memory import Regions, time_left
+from serving.connection.shared_memory import Regions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
@@ -136,14 +136,7 @@ class EnsembleClient:
             DeadlineExceededError: no answer in time.
             ClientError: any other error of the server.
         """
-        before = self._contract
-        try:
-            return self._predict(before, data, timeout)
-        except InvalidRequestError:
-            # Another version may take other inputs.
-            if not self._renewed(before, timeout):
-                raise
-        return self._predict(self._contract, data, timeout)
+        return self._answer(data, timeout)[0]
 
     def raw(
         self, tensors: Mapping[str, Array], *, timeout: float | None = None
@@ -199,19 +192,39 @@ class EnsembleClient:
             self._memory.close()
         self._connection.close()
 
-    def _predict(self, contract: Contract, data: Any, timeout: float | None) -> Any:
+    def _answer(self, data: Any, timeout: float | None = None) -> tuple[Any, str]:
+        """The predictions for a table, and the version that has made them; "" without rows."""
+        before = self._contract
+        try:
+            return self._predict(before, data, timeout)
+        except InvalidRequestError:
+            # Another version may take other inputs.
+            if not self._renewed(before, timeout):
+                raise
+        return self._predict(self._contract, data, timeout)
+
+    def _predict(self, contract: Contract, data: Any, timeout: float | None) -> tuple[Any, str]:
         requests = to_requests(contract, data)
         answers = [self._ask(request, timeout) for request in requests]
         for place in of_other_versions(answers):
             answers[place] = self._ask(requests[place], timeout)
-        return to_table(contract, data, of_one_version(answers))
+        version = answers[-1].version if answers else ""
+        return to_table(contract, data, of_one_version(answers)), version
 
     def _ask(self, tensors: Mapping[str, Array], timeout: float | None) -> Inference:
         seconds = self._seconds(timeout)
         if self._memory is None:
             return self._infer(encode_tensors(tensors), seconds)
         deadline = time.monotonic() + seconds
-        with self._memory.holding(tensors, deadline) as encoded:
+        try:
+            return self._ask_in(self._memory, tensors, deadline)
+        except ClientError as error:
+            if not is_forgotten(error):
+                raise
+        return self._ask_in(self._memory, tensors, deadline)
+
+    def _ask_in(self, memory: Regions, tensors: Mapping[str, Array], deadline: float) -> Inference:
+        with memory.holding(tensors, deadline) as encoded:
             return self._infer(encoded, time_left(deadline))
 
     def _renewed(self, before: Contract, timeout: float | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -48,19 +48,30 @@ def of_other_versions(answers: Sequence[Inference]) -> list[int]:
     return [place for place, answer in enumerate(answers) if answer.version != answers[-1].version]
 
 
+class VersionsError(ServerUnavailableError):
+    """Different versions of the model have answered the rows of one table.
+
+    Args:
+        versions: the version of each answer.
+    """
+
+    def __init__(self, versions: Iterable[str]) -> None:
+        super().__init__(
+            "UNAVAILABLE",
+            "Expected one version for all rows of a table. Received: answers of the versions "
+            f"{', '.join(dict.fromkeys(versions))}. Send the table again once the new version is "
+            "everywhere, or fewer rows at once.",
+        )
+
+
 def of_one_version(answers: Sequence[Inference]) -> list[dict[str, Array]]:
     """The output tensors of answers.
 
     Raises:
-        ServerUnavailableError: different versions of the model have answered.
+        VersionsError: different versions of the model have answered.
     """
     if of_other_versions(answers):
-        versions = ", ".join(dict.fromkeys(answer.version for answer in answers))
-        raise ServerUnavailableError(
-            "UNAVAILABLE",
-            f"Expected one version for all rows of a table. Received: answers of the versions {versions}. "
-            "Send the table again once the new version is everywhere, or fewer rows at once.",
-        )
+        raise VersionsError(answer.version for answer in answers)
     return [answer.tensors for answer in answers]
 
 

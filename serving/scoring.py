@@ -12,10 +12,11 @@ import polars as pl
 
 from serving.client import EnsembleClient
 from serving.errors import ClientError, ColumnError
+from serving.exchange import VersionsError
 from workflow.data.sources import Source, as_path
 from workflow.errors import WorkflowError, listed
 from workflow.expressions.polars.series import schema_of
-from workflow.progress.stage import showing
+from workflow.progress.stage import restart, showing
 from workflow.schema.alike import did_you_mean, rename_advice
 from workflow.transform.parquet_sink import ParquetSink
 from workflow.transform.pieces_in_order import in_order
@@ -39,7 +40,8 @@ def predict_to_parquet(
     """Predict for every row of a data set, and write the answers as parquet.
 
     Rows are read, sent and written a part at a time and keep their order. The files appear together
-    with `_schema.json`, or not at all.
+    with `_schema.json`, or not at all. One version of the model answers all rows: if a new one comes
+    between them, all are sent again.
 
     Args:
         client: connected to the model.
@@ -58,6 +60,7 @@ def predict_to_parquet(
     Raises:
         ColumnError: the data lacks a column, or `keep` names an output of the model.
         ClientError: the data cannot be read, the folder holds parquet, or the server refused.
+        ServerUnavailableError: no connection, or versions of the model that change during the call.
 
     Example:
         >>> with EnsembleClient("127.0.0.1:8001", "movielens") as client:  # doctest: +SKIP
@@ -82,9 +85,11 @@ def predict_to_parquet(
         source = _selected(source, keep, inputs)
         shown = showing("predict", source.row_count(), progress=progress)
         with source.errors("The rows cannot be read"), shown:
-            frames = _answers(client, source, keep)
-            first = next(frames)
-            return sink.write(chain([first], frames), schema_of(first.lazy()))
+            try:
+                return _written(client, source, keep, sink)
+            except VersionsError:
+                restart("predict again, by the new version")
+                return _written(client, source, keep, sink)
     except WorkflowError as error:
         raise ClientError("INVALID_INPUT", str(error)) from error
 
@@ -107,18 +112,37 @@ def _selected(source: Source, keep: list[str], inputs: list[str]) -> Source:
     return source.select(names).sound()
 
 
-def _answers(client: EnsembleClient, source: Source, keep: list[str]) -> Iterator[pl.DataFrame]:
-    def answer(piece: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+def _written(
+    client: EnsembleClient, source: Source, keep: list[str], sink: ParquetSink
+) -> list[Path]:
+    frames = _of_one_version(_answers(client, source, keep))
+    first = next(frames)
+    return sink.write(chain([first], frames), schema_of(first.lazy()))
+
+
+def _of_one_version(answers: Iterator[tuple[pl.DataFrame, str]]) -> Iterator[pl.DataFrame]:
+    versions = set[str]()
+    for frame, version in answers:
+        versions |= {version} if frame.height else set()
+        if len(versions) > 1:
+            raise VersionsError(sorted(versions))
+        yield frame
+
+
+def _answers(
+    client: EnsembleClient, source: Source, keep: list[str]
+) -> Iterator[tuple[pl.DataFrame, str]]:
+    def answer(piece: pl.LazyFrame) -> Iterator[tuple[pl.DataFrame, str]]:
         rows = piece.collect()
         for part in rows.iter_slices(_ROWS) if rows.height else [rows]:
-            answered = client.predict(part)
+            answered, version = client._answer(part)  # noqa: SLF001 - of a part of the table
             arrays = [
                 pl.col(name).arr.to_list()
                 for name, dtype in answered.schema.items()
                 if isinstance(dtype, pl.Array)
             ]
             answered = answered.with_columns(arrays)
-            yield pl.DataFrame(part.select(keep).to_dict() | answered.to_dict())
+            yield pl.DataFrame(part.select(keep).to_dict() | answered.to_dict()), version
 
     whole = in_order(lambda piece: list(answer(piece)), source.pieces(_ROWS), _AT_ONCE)
     return chain.from_iterable(whole)

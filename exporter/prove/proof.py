@@ -23,7 +23,7 @@ from exporter.prove.written import WrittenModels, contract_of
 from serving.embedded.golden import GoldenAnswer, distances
 from serving.errors import ClientError
 from serving.exchange import to_requests, to_table
-from serving.prove.comparison import compare_feature, nan_columns, undefined
+from serving.prove.comparison import columns_with, compare_feature, undefined
 from training.errors import TrainingError
 from workflow.errors import in_a_line
 
@@ -89,7 +89,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         offline.refused,
         max(met, default=0.0),
         tuple(_golden(answers, offline, served)),
-        nan=tuple(nan_columns(offline.features.filter(offline.nan))),
+        nan=tuple(columns_with(offline.features.filter(offline.nan), np.isnan)),
     )
 
 

@@ -27,6 +27,8 @@ _ALIGNMENT, _SMALLEST = 64, 1 << 16
 CLOSE_TIMEOUT, _CLOSE_PAUSE = 5.0, 0.01
 # A part of Triton's message for a region that a running request reads.
 _IN_USE = "currently in use"
+# And for one that it does not know, as after a restart.
+_UNKNOWN = "Unable to find shared memory region"
 
 
 class Regions:
@@ -62,17 +64,18 @@ class Regions:
         region = self._take(layout.size, deadline)
         try:
             yield layout.laid_into(region)
-        except BaseException:
+        except BaseException as error:
             # The server may still read it, so no other request can have it.
             self._free(region, deadline)
+            if is_forgotten(error):
+                self._free_idle(deadline)
             raise
         self._idle.append(region)
 
     def close(self) -> None:
         """Free all regions."""
         deadline = time.monotonic() + CLOSE_TIMEOUT
-        while self._idle:
-            self._free(self._idle.pop(), deadline)
+        self._free_idle(deadline)
         while self._unclear and time.monotonic() < deadline:
             if not self._unregister_unclear(deadline):
                 time.sleep(_CLOSE_PAUSE)
@@ -95,6 +98,11 @@ class Regions:
             )  # The server may have registered it without answering in time.
             raise
         return region
+
+    def _free_idle(self, deadline: float) -> None:
+        with suppress(IndexError):  # Another thread may have taken the last one.
+            while True:
+                self._free(self._idle.pop(), deadline)
 
     def _free(self, region: SharedMemory, deadline: float) -> None:
         # First, so that a registration that the server carries out late finds no memory.
@@ -159,17 +167,18 @@ class AsyncRegions:
         region = await self._take(layout.size, deadline)
         try:
             yield layout.laid_into(region)
-        except BaseException:
+        except BaseException as error:
             # The server may still read it, so no other request can have it.
             await self._free(region, deadline)
+            if is_forgotten(error):
+                await self._free_idle(deadline)
             raise
         self._idle.append(region)
 
     async def close(self) -> None:
         """Free all regions."""
         deadline = time.monotonic() + CLOSE_TIMEOUT
-        while self._idle:
-            await self._free(self._idle.pop(), deadline)
+        await self._free_idle(deadline)
         while self._unclear and time.monotonic() < deadline:
             if not await self._unregister_unclear(deadline):
                 await asyncio.sleep(_CLOSE_PAUSE)
@@ -192,6 +201,10 @@ class AsyncRegions:
             await self._free(region, deadline)
             raise
         return region
+
+    async def _free_idle(self, deadline: float) -> None:
+        while self._idle:
+            await self._free(self._idle.pop(), deadline)
 
     async def _free(self, region: SharedMemory, deadline: float) -> None:
         _remove(region)  # As in `Regions._free`.
@@ -220,6 +233,11 @@ class AsyncRegions:
 def time_left(deadline: float) -> float:
     """The seconds until a deadline in `time.monotonic()`, with a minimum above 0."""
     return max(deadline - time.monotonic(), 1e-3)
+
+
+def is_forgotten(error: BaseException) -> bool:
+    """Whether a server has refused a request since it does not know its region, as after a restart."""
+    return isinstance(error, ClientError) and _UNKNOWN in error.message
 
 
 def _may_remain(error: ClientError) -> bool:

@@ -33,8 +33,8 @@ def compare_prediction(
         offline: the network's answer in this process; strings as `bytes` or `str`.
         served: the server's answer.
         tolerance: as above.
-        nan: mask of the rows for which TensorFlow is given a NaN, (N,), whose answers are compared
-            only where both sides have one: see `undefined`.
+        nan: mask of the rows for which TensorFlow is given a NaN or an infinity, (N,), whose answers
+            are compared only where neither side has a NaN: see `undefined`.
 
     Raises:
         ClientError: the shapes differ.
@@ -97,11 +97,12 @@ def _feature(
 def undefined(offline: Array, served: Array) -> Array:
     """Mask of the answers to a NaN that depend on TensorFlow's kernels, and so on the processor.
 
-    relu of NaN is NaN, or 0 where oneDNN joins it with a product. So a number may stand beside a
-    NaN, and integers and strings, which were chosen by numbers, beside any others.
+    Layers make NaN of an infinity too. relu of NaN is NaN, or 0 where TensorFlow joins it with a
+    product. So a number may stand beside a NaN, and integers and strings, which were chosen by
+    numbers, beside any others.
 
     Args:
-        offline: the answers of this process to rows with a NaN among the features.
+        offline: the answers of this process to rows with a NaN or an infinity among the features.
         served: the server's answers.
 
     Example:
@@ -136,15 +137,15 @@ def rows_with(features: pl.DataFrame, found: Callable[[Array], Array]) -> Array:
     return rows
 
 
-def nan_columns(features: pl.DataFrame) -> dict[str, int]:
-    """The columns with a NaN, each with its number of such rows.
+def columns_with(features: pl.DataFrame, found: Callable[[Array], Array]) -> dict[str, int]:
+    """The columns with a number for which a function is true, each with its number of such rows.
 
     Example:
-        >>> nan_columns(pl.DataFrame({"price": [1.0, float("nan")], "ids": [[1], [2]]}))
+        >>> columns_with(pl.DataFrame({"price": [1.0, None], "ids": [[1], [2]]}), np.isnan)
         {'price': 1}
     """
     columns = {each.name: each.to_frame() for each in features.get_columns()}
-    counts = {name: int(rows_with(column, np.isnan).sum()) for name, column in columns.items()}
+    counts = {name: int(rows_with(column, found).sum()) for name, column in columns.items()}
     return {name: count for name, count in counts.items() if count}
 
 

@@ -13,9 +13,9 @@ from serving.client import EnsembleClient
 from serving.errors import ClientError
 from serving.prove.comparison import (
     as_text,
+    columns_with,
     compare_feature,
     compare_prediction,
-    nan_columns,
     rows_with,
 )
 from serving.prove.report import OutputParity, ParityReport, worst_of_all
@@ -125,8 +125,8 @@ def _compare(
     # An ONNX network is the same graph in both places; Keras' models have no such attribute.
     nan, counts = None, {}
     if getattr(model, "in_tensorflow", True):
-        nan = rows_with(offline, np.isnan)
-        counts = nan_columns(offline.filter(nan))
+        nan = rows_with(offline, _not_finite)
+        counts = columns_with(offline.filter(nan), _not_finite)
     for name in names:
         here, there = (
             np.concatenate([batch[name] for batch in side]) for side in (expected, answered)
@@ -146,6 +146,10 @@ def _compare(
         recall,
         counts,
     )
+
+
+def _not_finite(values: Array) -> Array:
+    return ~np.isfinite(values)
 
 
 def _recall(

@@ -51,8 +51,8 @@ class OutputParity(metaclass=OwnNames):
             for integers |served - offline|, for strings 0. Infinite if only one side is null, NaN
             or infinite, or if a list has another length.
         first_mismatch: the index of the first row that differs, or None.
-        undefined: the number of further rows with a NaN among the features, for which only one side
-            answers NaN: TensorFlow's answer to a NaN depends on the processor.
+        undefined: the number of further rows with a NaN or an infinity among the features, for which only
+            one side answers NaN: TensorFlow's answer to a NaN depends on the processor.
         worst: the rows with the largest differences, which may be 0; those beyond the tolerance
             first.
     """
@@ -81,8 +81,8 @@ class ParityReport(metaclass=OwnNames):
         raw: the raw values, as text, of the rows with the largest differences among all outputs.
         recall: of an index behind `NearestItems`, the share of the nearest items, by an exact search,
             that the served lists have, in the first rows, and how many rows these are; else None.
-        nan_rows: the features that a network in TensorFlow takes and that are NaN in some rows, with
-            the number of these rows. The answers to them may differ on another runtime or processor.
+        nan_rows: the features that a network in TensorFlow takes and that are NaN or infinite in some
+            rows, with the number of these rows. The answers to them may differ on another runtime or processor.
     """
 
     model: str
@@ -137,11 +137,13 @@ class ParityReport(metaclass=OwnNames):
         if self.nan_rows:
             columns = ", ".join(f"{name} in {rows:,} rows" for name, rows in self.nan_rows.items())
             rules += [
-                f"warning: NaN reaches the network: {columns}. Its answer to a NaN",
+                f"warning: NaN or infinity reaches the network: {columns}. Its answer",
                 "  depends on the runtime and the processor. Clip or fill these columns.",
             ]
         if undefined:
-            rules.append(f"{undefined:,} rows with a NaN among the features were not compared")
+            rules.append(
+                f"{undefined:,} rows with a NaN or an infinity among the features were not compared"
+            )
         return rules
 
     def to_html(self) -> str:

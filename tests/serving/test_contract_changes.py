@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import time
 
+import polars as pl
 import pytest
 from onnx import TensorProto, helper
 
@@ -13,6 +14,8 @@ from serving import (
     EnsembleClient,
     InvalidRequestError,
     ServerUnavailableError,
+    predict_to_parquet,
+    scoring,
 )
 
 TYPES = {"TYPE_INT64": TensorProto.INT64, "TYPE_FP32": TensorProto.FLOAT}
@@ -172,6 +175,28 @@ def test_one_version_answers_all_rows_of_a_table(publish, url, is_async):
 def test_versions_that_change_all_the_time_are_an_error(publish, url, is_async):
     with pytest.raises(ServerUnavailableError, match=r"one version for all rows.* versions 3, 2"):
         sums(url, publish, [2, 0, 3], is_async)
+
+
+def written(url, publish, versions, folder, monkeypatch):
+    """The answers in a file for four parts, within which versions are published."""
+    monkeypatch.setattr(scoring, "_ROWS", 1)
+    monkeypatch.setattr(scoring, "_AT_ONCE", 1)
+    rows = pl.DataFrame({"id": [10, 20, 30, 40]})
+    with EnsembleClient(url, "numbered") as client:
+        published_within(client._connection, publish, *versions)
+        (file,) = predict_to_parquet(client, rows, folder)
+    return pl.read_parquet(file)["sum"].to_list()
+
+
+def test_one_version_answers_all_rows_of_files(publish, url, tmp_path, monkeypatch):
+    found = written(url, publish, [2], tmp_path / "scores", monkeypatch)
+    assert found == [12, 22, 32, 42]
+
+
+def test_versions_that_change_all_the_time_leave_no_files(publish, url, tmp_path, monkeypatch):
+    with pytest.raises(ServerUnavailableError, match="one version for all rows"):
+        written(url, publish, range(2, 10), tmp_path / "scores", monkeypatch)
+    assert not [*tmp_path.glob("scores/*")]
 
 
 def refused(server):

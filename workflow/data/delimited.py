@@ -409,14 +409,14 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise WorkflowError(_not_text(path) or f"{path} is not UTF-8.") from error
+        raise WorkflowError(_fault(path) or f"{path} is not UTF-8.") from error
     except EOFError as error:
         raise WorkflowError(
             f"{path} ends in the middle, like a truncated copy. Copy it again."
         ) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
-        if not getattr(error, "strerror", None) and (found := _not_text(path)) is not None:
+        if not getattr(error, "strerror", None) and (found := _fault(path)) is not None:
             raise WorkflowError(found) from error
         raise WorkflowError(f"{path} cannot be read: {reason}. {_ADVICE}") from error
 
@@ -487,10 +487,42 @@ def _expect_lines(path: Path, fields: int) -> None:
                 f"Expected {fields} fields in line {number} of {path}, as in its header. "
                 f"Received: {len(record) or 'an empty line'}. Correct the line, or remove it."
             )
+    if (stray := _stray_quote(path)) is not None:
+        raise WorkflowError(stray)
 
 
-def _not_text(path: Path) -> str | None:
-    """An error's text for a file with other bytes than UTF-8."""
+def _stray_quote(path: Path) -> str | None:
+    """An error's text for a single quote within an unquoted field, or text behind a quoted one.
+
+    Polars takes such a quote for the beginning of a field or its end, by its place in the file.
+    """
+    separator = _separator(path)
+    other = f'[^"{separator}]'
+    quoted, plain = '"(?:[^"]|"")*', f'{other}+(?:"{other}*"{other}*)*'
+    field = f'(?:{quoted}"|{plain}|)'
+    whole, begun = (
+        re.compile(pattern)
+        for pattern in (
+            rf"{field}(?:{separator}{field})*\r?\n?",
+            f"(?:{field}{separator})*{quoted}",
+        )
+    )
+    record = ""
+    with io.TextIOWrapper(_bytes(path), encoding="utf-8-sig", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            record += line
+            if whole.fullmatch(record):
+                record = ""
+            elif not begun.fullmatch(record):
+                return (
+                    f"Line {number} of {path} cannot be read: {line.rstrip()!r:.100} has a quote within a "
+                    f"field, or text behind one. {_ADVICE}"
+                )
+    return None
+
+
+def _fault(path: Path) -> str | None:
+    """An error's text for a file with other bytes than UTF-8, or a quote where none may be."""
     with path.open("rb") as packed:
         if (found := zip_advice(path, packed.read(len(ZIP)))) is not None:
             return f"{path} cannot be read: {found}"
@@ -503,9 +535,9 @@ def _not_text(path: Path) -> str | None:
                         "OLD > NEW, with its encoding for LATIN1. Or pass "
                         'polars.scan_csv(path, encoding="utf8-lossy"), which replaces such characters.'
                     )
+        return _stray_quote(path)
     except (OSError, EOFError):  # a damaged archive: the caller has a reason
         return None
-    return None
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -39,6 +39,7 @@ _REFUSED = (
     *("period[", "interval[", "Sparse[", "complex", "timedelta64", "float128", "void", "no rows"),
     *("datetime64[Y", "datetime64[M", "datetime64[W"),
 )
+_CATEGORY = "category of "
 # Values that a column can have as elements of a list, or of an array of objects.
 _HELD = (
     bool,
@@ -64,6 +65,7 @@ _REMEDIES = {
     "void": 'Take each of its fields as a column: {column}["field"].',
     "timedelta64": 'Take a number of seconds: {column} / np.timedelta64(1, "s").',
     "datetime64": 'Take days: {column}.astype("datetime64[D]").',
+    "category": 'Convert it in pandas: {column} = {column}.astype("string").',
 }
 
 # A frame, and the columns that it lacks: an error's text by the column's name.
@@ -162,7 +164,7 @@ def _values(values: Any) -> Any:
 
 def _of_pandas(frame: Any) -> Frame:
     _expect_distinct(list(frame.columns))
-    refused = _refused({name: str(dtype) for name, dtype in frame.dtypes.items()})
+    refused = _refused({name: _pandas_type(dtype) for name, dtype in frame.dtypes.items()})
     return _read(
         "the pandas frame",
         frame.columns,
@@ -170,6 +172,11 @@ def _of_pandas(frame: Any) -> Frame:
         refused,
         frame.__getitem__,
     )
+
+
+def _pandas_type(dtype: Any) -> str:
+    categories = getattr(dtype, "categories", None)
+    return str(dtype) if categories is None else f"{_CATEGORY}{categories.dtype}"
 
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
@@ -220,8 +227,9 @@ def extension_errors(schema: pa.Schema) -> dict[str, str]:
 
 
 def _extension(field: pa.Field) -> str:
-    if isinstance(field.type, pa.BaseExtensionType):
-        return str(field.type.extension_name)
+    type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if isinstance(type_, pa.BaseExtensionType):
+        return str(type_.extension_name)
     name: bytes = (field.metadata or {}).get(b"ARROW:extension:name", b"")
     return name.decode(errors="replace")
 
@@ -241,7 +249,9 @@ def extension_error(name: str, type_: str) -> str:
 def _refused(types: Mapping[Any, str]) -> dict[Any, str]:
     """Reasons why columns are not read, for types that Polars would misread or cannot name."""
     return {
-        n: extension_error(n, type_) for n, type_ in types.items() if type_.startswith(_REFUSED)
+        n: extension_error(n, type_)
+        for n, type_ in types.items()
+        if type_.removeprefix(_CATEGORY).startswith(_REFUSED)
     }
 
 

@@ -13,7 +13,7 @@ from workflow.data.frames import polars_errors
 from workflow.data.parquet import inner_type
 from workflow.data.sources import Source
 from workflow.errors import WorkflowError, listed
-from workflow.expressions.polars.series import column_schema
+from workflow.expressions.polars.series import column_schema, type_remedy
 from workflow.schema.alike import rename_advice
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
@@ -246,7 +246,7 @@ def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
     try:
         have = column_schema(column.name, received)
     except SchemaError:
-        raise _unlike(column, str(received)) from None
+        raise _unlike(column, str(received), type_remedy(column.name, received)) from None
     same = {have.info.kind, column.info.kind} <= {"int", "uint", "float"}
     same = (same or have.dtype == column.dtype) and have.is_list == column.is_list
     if not same or not are_alike_times(column.time, have.time):
@@ -266,7 +266,8 @@ def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
     type_ = f"pl.{column.info.polars}"
     cast = f"pl.List({type_})" if column.is_list else type_
     in_pandas = "" if column.is_list else f', .astype("{column.dtype}") in pandas'
-    return f"Cast it: .cast({cast}) in Polars{in_pandas}."
+    fill = ".fill_nan(None)" if have.dtype.startswith("float") and not column.is_list else ""
+    return f"Cast it: {fill}.cast({cast}) in Polars{in_pandas}."
 
 
 def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import multiprocessing
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -99,6 +100,52 @@ def test_shared_memory_under_asyncio_is_freed(server, url, known):
     asyncio.run(ask())
     assert not regions()
     assert not known()
+
+
+@pytest.fixture
+def forget(server):
+    """Has the server forget all regions, as after a restart."""
+
+    def run():
+        with tritonclient.InferenceServerClient(server.grpc_url) as plain:
+            plain.unregister_system_shared_memory(headers=server.admin_headers)
+
+    return run
+
+
+def test_threads_do_not_notice_that_a_server_has_forgotten_the_regions(server, url, forget):
+    together = threading.Barrier(4)
+
+    def ask(client):
+        together.wait()
+        return client.predict(FRAME)
+
+    with (
+        EnsembleClient(url, "movies", shared_memory=True, headers=server.admin_headers) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        for _ in range(2):
+            for answer in pool.map(ask, [client] * 4):
+                assert_frame_equal(answer, EXPECTED)
+            forget()
+        assert_frame_equal(client.predict(FRAME), EXPECTED)
+        assert len(regions()) == 1
+    assert not regions()
+
+
+def test_tasks_do_not_notice_that_a_server_has_forgotten_the_regions(server, url, forget):
+    async def ask():
+        settings = {"shared_memory": True, "headers": server.admin_headers}
+        async with AsyncEnsembleClient(url, "movies", **settings) as client:
+            for _ in range(2):
+                for answer in await asyncio.gather(*[client.predict(FRAME) for _ in range(4)]):
+                    assert_frame_equal(answer, EXPECTED)
+                await asyncio.to_thread(forget)
+            assert_frame_equal(await client.predict(FRAME), EXPECTED)
+            assert len(regions()) == 1
+
+    asyncio.run(ask())
+    assert not regions()
 
 
 @pytest.mark.timeout(60)

@@ -62,12 +62,22 @@ def test_a_nan_that_the_workflow_computes_is_reported(client, workflow, network)
     below_minus_1 = pl.DataFrame({"house": [1, 2, 3], "area": [-5.0, 1.0, -2.0]})
     report = check_parity(client, workflow, network, below_minus_1)
     assert report.nan_rows == {"area": 2}
-    assert "NaN reaches the network: area in 2 rows" in str(report)
-    assert "NaN reaches the network: area in 2 rows" in report.to_html()
+    assert "NaN or infinity reaches the network: area in 2 rows" in str(report)
+    assert "NaN or infinity reaches the network: area in 2 rows" in report.to_html()
     above = below_minus_1.with_columns(pl.col("area").abs())
     clean = check_parity(client, workflow, network, above)
     assert clean.nan_rows == {}
     assert "NaN" not in str(clean)
+
+
+def test_an_infinity_that_reaches_the_network_is_reported(client, workflow, network):
+    """Layers make NaN of it, of which TensorFlow makes a plausible score."""
+    report = check_parity(
+        client, workflow, network, pl.DataFrame({"house": [1, 2], "area": [np.inf, 9.0]})
+    )
+    assert report.passed, f"\n{report}"
+    assert report.nan_rows == {"area": 1}
+    assert "infinity reaches the network: area in 1 rows" in str(report)
 
 
 def test_the_network_of_another_workflow_is_named(client, workflow):

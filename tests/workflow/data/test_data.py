@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -114,6 +115,14 @@ def test_an_array_that_no_column_can_be_is_refused_where_it_is_used(values, mess
     [
         (pd.arrays.SparseArray([7, 0]), r"Received: Sparse\[int64, 0\]\. .*\.sparse\.to_dense\(\)"),
         (pd.arrays.IntervalArray.from_breaks([0, 1, 2]), r"Received: interval.*\.array\.left"),
+        (
+            pd.cut(pd.Series([1.0, 2.0]), 2),
+            r"Received: category of interval.*\.astype\(\"string\"\)",
+        ),
+        (
+            pd.Categorical(pd.period_range("2024-01-01", periods=2, freq="M")),
+            r"Received: category of period\[M\].*\.astype\(\"string\"\)",
+        ),
         (np.array([1j, 2]), r"Received: complex128\. .*\.real and \.imag"),
     ],
 )
@@ -122,6 +131,13 @@ def test_a_column_of_pandas_that_no_column_can_be_is_refused_where_it_is_used(va
     with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
         Workflow(["a"]).fit(data)
     assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7, 8]
+
+
+def test_an_arrow_table_of_categories_of_periods_is_refused():
+    months = pd.Categorical(pd.period_range("2024-01-01", periods=2, freq="M"))
+    table = pa.Table.from_pandas(pd.DataFrame({"a": months}))
+    with pytest.raises(WorkflowError, match=r"Received: pandas\.period"):
+        Workflow(["a"]).fit(table)
 
 
 @pytest.mark.parametrize("name", ["*", "^a.*$"])

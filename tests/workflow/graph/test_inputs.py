@@ -98,8 +98,21 @@ def test_keys_of_an_external_table_may_be_floats_that_are_integers():
 )
 def test_another_kind_of_values_is_refused(workflow, column, values):
     data = {"user": [7], "price": [0.5], "clicks": [[1]], column: values}
-    with pytest.raises(WorkflowError, match=f"Expected column '{column}' as .*Received: "):
+    with pytest.raises(
+        WorkflowError, match=rf"Expected column '{column}' as .*Received: .*\. \w.*\.$"
+    ):
         workflow.transform(pl.DataFrame(data))
+
+
+def test_the_advice_for_numbers_in_place_of_strings_keeps_nan_a_null():
+    workflow = Workflow(["name"] >> ops.Categorify()).fit({"name": ["a", "b"]})
+    frame = pl.DataFrame({"name": [math.nan, 1.0]})
+    with pytest.raises(
+        WorkflowError, match=r"Cast it: \.fill_nan\(None\)\.cast\(pl\.String\) in P"
+    ):
+        workflow.transform(frame)
+    texts = frame.select(pl.col("name").fill_nan(None).cast(pl.String))
+    assert workflow.transform(texts).collect()["name"].to_list() == [1, 2]
 
 
 NARROW_LISTS = [pl.List(pl.Int64), pl.Array(pl.Int64, 2)]

@@ -20,6 +20,8 @@ _NAMES = {getattr(pl, info.polars): name for name, info in DTYPES.items()}
 
 _REMEDIES: Mapping[Any, str] = {
     pl.Binary: '{column}.bin.encode("hex")',
+    pl.Int128: "{column}.cast(polars.Int64, strict=False) makes null of integers beyond 64 bits, and "
+    "polars.scan_csv(path, schema_overrides={{{name}: polars.String}}) reads them as text",
     pl.Decimal: "{column}.cast(polars.Float64)",
     pl.List: "{column}.list.eval(polars.element().explode(empty_as_null=False))",
     pl.Duration: "{column}.dt.total_seconds()",
@@ -51,13 +53,14 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
         return ColumnSchema(name, "int64", is_list=inner is not dtype, time=time)
     raise SchemaError(
         f"Expected column {name!r} as numbers, booleans, strings, dates, or lists of them. "
-        f"Received: {dtype}. {_remedy(name, inner, is_list=inner is not dtype)}"
+        f"Received: {dtype}. {type_remedy(name, dtype)}"
     )
 
 
-def _remedy(name: str, dtype: Any, *, is_list: bool) -> str:
+def type_remedy(name: str, dtype: pl.DataType) -> str:
     """Advice for a column of a type that no workflow takes."""
-    way = None if is_list and dtype != pl.List else _REMEDIES.get(dtype.base_type())
+    inner: Any = dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype
+    way = None if inner is not dtype and inner != pl.List else _REMEDIES.get(inner.base_type())
     if way is None:
         return "Cast it before it enters the workflow."
     return f"Convert it before, in Polars: {way.format(column=f'polars.col({name!r})', name=repr(name))}."
