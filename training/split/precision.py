@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import isroutine
 from typing import Any
 
 import keras
@@ -43,7 +44,7 @@ def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
         be gained, or if only dense layers could gain and one cannot be recreated.
 
     Raises:
-        TrainingError: a layer cannot be recreated from its config.
+        TrainingError: a layer with weights cannot be recreated from its config.
     """
     if policy is not None:
         return _copied(tower, policy, xla, frozenset())
@@ -73,8 +74,18 @@ def _copied(
         config = layer.get_config()
         if is_rounded:
             config["dtype"] = policy
-        made.append((layer, (kind or type(layer)).from_config(config)))
-        return made[-1][1]
+        try:
+            again = (kind or type(layer)).from_config(config)
+        except (TypeError, ValueError, NotImplementedError):
+            # Keras recreates no Lambda; a layer without weights has little to gain.
+            if layer.weights:
+                raise
+            return layer
+        # A config has functions by name, and Keras takes its own function of that name.
+        if _functions(layer) != _functions(again):
+            return layer
+        made.append((layer, again))
+        return again
 
     try:
         copy = keras.models.clone_model(tower, clone_function=clone, recursive=True)
@@ -98,9 +109,16 @@ def _is_alike(layer: Any, made: Any) -> bool:
 
 
 def _attributes(layer: Any) -> dict[str, Any]:
-    """The attributes that a user may set, of types that are compared by their values."""
+    """The attributes that a user may set, of types that are compared by their values; functions."""
     values = {name: value for name, value in vars(layer).items() if not name.startswith("_")}
-    return {n: v for n, v in values.items() if isinstance(v, bool | int | float | str)}
+    values = {n: v for n, v in values.items() if isinstance(v, bool | int | float | str)}
+    return values | _functions(layer)
+
+
+def _functions(layer: Any) -> dict[str, Any]:
+    """The functions that are a layer's settings, such as an activation, without its methods."""
+    values = vars(layer).items()
+    return {n: v for n, v in values if isroutine(v) and not hasattr(type(layer), n)}
 
 
 def _has_statistics(layer: Any) -> bool:
