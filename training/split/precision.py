@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from inspect import isroutine
 from typing import Any
 
 import keras
 
 from training.errors import TrainingError
-from training.private import layers_of, node_of
+from training.private import functions_of, layers_of, node_of
 from training.split.faster_dense import faster_dense
 
 POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -81,8 +80,7 @@ def _copied(
             if layer.weights:
                 raise
             return layer
-        # A config has functions by name, and Keras takes its own function of that name.
-        if _functions(layer) != _functions(again):
+        if functions_of(layer) != functions_of(again):
             return layer
         made.append((layer, again))
         return again
@@ -112,13 +110,7 @@ def _attributes(layer: Any) -> dict[str, Any]:
     """The attributes that a user may set, of types that are compared by their values; functions."""
     values = {name: value for name, value in vars(layer).items() if not name.startswith("_")}
     values = {n: v for n, v in values.items() if isinstance(v, bool | int | float | str)}
-    return values | _functions(layer)
-
-
-def _functions(layer: Any) -> dict[str, Any]:
-    """The functions that are a layer's settings, such as an activation, without its methods."""
-    values = vars(layer).items()
-    return {n: v for n, v in values if isroutine(v) and not hasattr(type(layer), n)}
+    return values | functions_of(layer)
 
 
 def _has_statistics(layer: Any) -> bool:
