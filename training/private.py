@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import isroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,15 @@ def origin(function: object) -> str:
 def layers_of(layer: keras.Layer) -> list[keras.Layer]:
     """A layer, or a model, and all layers inside it."""
     return list(layer._flatten_layers())  # noqa: SLF001
+
+
+def functions_of(part: Any) -> dict[str, Any]:
+    """The functions that are settings of a layer or metric, such as an activation, without its methods.
+
+    A config has them by name, and Keras recreates its own function of that name.
+    """
+    values = vars(part).items()
+    return {n: v for n, v in values if isroutine(v) and not hasattr(type(part), n)}
 
 
 def node_of(tensor: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
+from training.private import functions_of
 from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
 from workflow.schema.python_number import python_number
@@ -79,7 +80,8 @@ def compile_settings(
                 f"Expected loss_weights as numbers from 0. Received: {loss_weights!r}."
             )
     if len(names) > 1:
-        each_own = {name: [*map(_another, each)] for name, each in counted.items()}
+        taken: set[int] = set()
+        each_own = {n: [_own(metric, taken) for metric in each] for n, each in counted.items()}
         return {
             "loss": losses,
             "metrics": each_own if any(each_own.values()) else None,
@@ -133,11 +135,19 @@ def _checked_metrics(metrics: Any) -> list[Any]:
     return list(metrics or ())
 
 
-def _another(metric: Any) -> Any:
-    """A new metric of the same kind, since one object cannot count for two outputs."""
-    if not isinstance(metric, keras.metrics.Metric):
+def _own(metric: Any, taken: set[int]) -> Any:
+    """The metric, or a new one of the same kind, since one object cannot count for two outputs."""
+    if not isinstance(metric, keras.metrics.Metric) or id(metric) not in taken:
+        taken.add(id(metric))
         return metric
-    return type(metric).from_config(metric.get_config())
+    made = type(metric).from_config(metric.get_config())
+    if functions_of(made) != functions_of(metric):
+        raise TrainingError(
+            "Expected metrics that can be recreated from their get_config, one for each output. "
+            f"Received: {metric!r}, with a function of your own. Make one for each: "
+            "metrics={output: [metric]}."
+        )
+    return made
 
 
 def whole_number(name: str, given: Any) -> int:

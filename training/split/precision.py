@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.private import layers_of, node_of
+from training.private import functions_of, layers_of, node_of
 from training.split.faster_dense import faster_dense
 
 POLICIES = {"float32": None, "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -43,7 +43,7 @@ def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
         be gained, or if only dense layers could gain and one cannot be recreated.
 
     Raises:
-        TrainingError: a layer cannot be recreated from its config.
+        TrainingError: a layer with weights cannot be recreated from its config.
     """
     if policy is not None:
         return _copied(tower, policy, xla, frozenset())
@@ -73,8 +73,17 @@ def _copied(
         config = layer.get_config()
         if is_rounded:
             config["dtype"] = policy
-        made.append((layer, (kind or type(layer)).from_config(config)))
-        return made[-1][1]
+        try:
+            again = (kind or type(layer)).from_config(config)
+        except (TypeError, ValueError, NotImplementedError):
+            # Keras recreates no Lambda; a layer without weights has little to gain.
+            if layer.weights:
+                raise
+            return layer
+        if functions_of(layer) != functions_of(again):
+            return layer
+        made.append((layer, again))
+        return again
 
     try:
         copy = keras.models.clone_model(tower, clone_function=clone, recursive=True)
@@ -98,9 +107,10 @@ def _is_alike(layer: Any, made: Any) -> bool:
 
 
 def _attributes(layer: Any) -> dict[str, Any]:
-    """The attributes that a user may set, of types that are compared by their values."""
+    """The attributes that a user may set, of types that are compared by their values; functions."""
     values = {name: value for name, value in vars(layer).items() if not name.startswith("_")}
-    return {n: v for n, v in values.items() if isinstance(v, bool | int | float | str)}
+    values = {n: v for n, v in values.items() if isinstance(v, bool | int | float | str)}
+    return values | functions_of(layer)
 
 
 def _has_statistics(layer: Any) -> bool:

@@ -48,6 +48,24 @@ def test_each_output_has_every_metric(named, metrics, names):
         assert report.history[f"val_{name}_accuracy"][-1] == pytest.approx(right)
 
 
+def mean_squared_error(y, score):
+    """Compute another function than Keras' loss of this name."""
+    return 10 * keras.ops.abs(y - score)
+
+
+def test_a_metric_of_a_function_of_the_user_is_never_another_one():
+    """Refuse to recreate it, and count with one for each output."""
+    make = keras.metrics.MeanMetricWrapper
+    with pytest.raises(TrainingError, match=r"metrics=\{output: \[metric\]\}"):
+        train(make_model(True), (X, LABELS), metrics=[make(mean_squared_error, name="mine")])
+    model = make_model(True)
+    each = {name: [make(mean_squared_error, name="mine")] for name in LABELS}
+    report = train(model, (X, LABELS), (X, LABELS), metrics=each)
+    for name, score in model.predict(X, verbose=0).items():
+        expected = 10 * np.abs(LABELS[name] - score).mean()
+        assert report.history[f"val_{name}_mine"] == pytest.approx([expected], rel=1e-5)
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
 @pytest.mark.parametrize("xla", [False, True], ids=["", "xla"])
 def test_the_split_step_trains_several_outputs_as_keras_does(named, xla):

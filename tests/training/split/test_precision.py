@@ -2,6 +2,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.backend.common.global_state import set_global_attribute
+from keras.src.saving.serialization_lib import in_safe_mode
 
 from training import TrainingError, compile_model, layers, models, optimizers
 from training.split.cut import cut
@@ -103,3 +105,56 @@ def test_an_attribute_that_was_set_later_counts_in_training(nested):
     compile_model(model, optimizers.SGD(0.0), "mean_squared_error", precision="bfloat16")
     (trained,) = model.fit(*rows, batch_size=64, verbose=0).history["loss"]
     assert trained == pytest.approx(model.evaluate(*rows, verbose=0), rel=0.05)
+
+
+def gelu(x):
+    """Compute another function than Keras' activation of this name."""
+    return 3 * keras.ops.sqrt(keras.ops.abs(x))
+
+
+class Inside(keras.layers.Layer):
+    """A layer that makes another one when it is built."""
+
+    def build(self, shape):
+        """Make a dense layer."""
+        self.dense = keras.layers.Dense(4, activation=gelu)
+        self.dense.build(shape)
+
+    def call(self, x):
+        """Compute the dense layer."""
+        return self.dense(x)
+
+
+BEHIND_A_TABLE = {
+    "dense": lambda: keras.layers.Dense(4, activation=gelu),
+    "activation": lambda: keras.layers.Activation(gelu),
+    "convolution": lambda: keras.layers.Conv1D(4, 2, activation=gelu),
+    "inside": Inside,
+    "lambda": lambda: keras.layers.Lambda(lambda x: gelu(x) + 2),
+}
+
+
+@pytest.fixture(params=[False, True], ids=["safe", "unsafe"])
+def loading(request):
+    """Let Keras refuse to load lambda functions, or load them."""
+    was = in_safe_mode()
+    set_global_attribute("safe_mode_saving", not request.param)
+    yield
+    set_global_attribute("safe_mode_saving", was)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", BEHIND_A_TABLE)
+@pytest.mark.usefixtures("loading")
+def test_functions_of_the_user_count_in_training(kind, precision):
+    """Train at a rate of 0, which has the loss of the predictions."""
+    keras.utils.set_random_seed(0)
+    user = keras.Input((2,), name="user", dtype="int64")
+    x = BEHIND_A_TABLE[kind]()(keras.layers.Embedding(50, 4, "normal")(user))
+    model = keras.Model({"user": user}, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    users = {"user": np.arange(128).reshape(-1, 2) % 50}
+    expected = np.square(model.predict(users, verbose=0) - 1).mean()
+    compile_model(model, optimizers.SGD(0.0), "mean_squared_error", precision=precision)
+    fitted = model.fit(users, np.ones((64, 1), "float32"), batch_size=64, verbose=0)
+    tolerance = 1e-6 if precision == "float32" else 0.05
+    assert fitted.history["loss"] == pytest.approx([expected], rel=tolerance)
