@@ -231,7 +231,7 @@ def reaches_workers(client: Any) -> bool:
 @contextmanager
 def connected(client: Any) -> Iterator[None]:
     """Raise WorkflowError where the block loses the connection to a cluster's scheduler."""
-    from distributed.comm import CommClosedError  # noqa: PLC0415 - an extra
+    from distributed.comm.core import CommClosedError  # noqa: PLC0415 - an extra
 
     try:
         yield
