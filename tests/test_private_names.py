@@ -84,6 +84,9 @@ def test_models_and_optimizers_have_the_attributes_that_training_reads():
     operation, number, _ = model.outputs[0]._keras_history
     assert operation is model.layers[-1], told
     assert operation._inbound_nodes[number].input_tensors[0] is model.inputs[0], told
+    model.compile("sgd", "mse", loss_weights=[0.5], metrics=["mae"])
+    compiled = {"loss": "mse", "loss_weights": [0.5], "metrics": ["mae"], "weighted_metrics": None}
+    assert model._compile_config.config.items() >= compiled.items(), told
     masked = keras.layers.Masking()(tf.zeros((1, 2, 3)))
     assert masked._keras_mask.shape == (1, 2), told
     for kind, names in {

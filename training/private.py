@@ -26,6 +26,11 @@ def origin(function: object) -> str:
     return str(getattr(function, "__module__", "")).split(".")[0] if function else ""
 
 
+def compiled_with(model: keras.Model) -> dict[str, Any]:
+    """The arguments of the last `compile` of a model, by name."""
+    return dict(model._compile_config.config)  # noqa: SLF001
+
+
 def layers_of(layer: keras.Layer) -> list[keras.Layer]:
     """A layer, or a model, and all layers inside it."""
     return list(layer._flatten_layers())  # noqa: SLF001

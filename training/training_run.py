@@ -17,7 +17,7 @@ from training.gpu import has_gpu
 from training.keras_signature import warn_if_not_servable
 from training.layers.records_fits import record_fits
 from training.parallel import Workers
-from training.parallel.agreement import agree
+from training.parallel.agreement import agree, setting
 from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
@@ -185,7 +185,8 @@ def train(
         # Its weights belong to them from here on, whatever ends the run.
         record_fits(model, fits)
         common = _common(train_data, epochs, first, precision, steps)
-        agree(workers, common | {"fit of the features": fits}, _other_share(workers, train_data))
+        common |= {"fit of the features": fits, "class_weight": setting(class_weight)}
+        agree(workers, common, _other_share(workers, train_data))
         if first >= epochs:
             # As `fit` ends: with use_ema the model then has the average of its weights.
             model.optimizer.finalize_variable_values(model.trainable_variables)

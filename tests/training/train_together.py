@@ -220,6 +220,10 @@ def different(rows, workers):
         "epochs": run(epochs=1 + rank),
         "split": run(split=False),
         "loss": run(loss=keras.losses.BinaryCrossentropy(reduction="sum")),
+        "losses": run(loss=["binary_crossentropy", "mse"][rank % 2]),
+        "loss_weights": run(loss_weights=[1.0 + rank]),
+        "metrics": run(metrics=[["mae"], ["mse"]][rank % 2]),
+        "class_weight": run(class_weight={np.int64(1): 1.0 + rank}),
         "writes": run(checkpoint=LoaderCheckpoint(data, "unused")) if rank else "the first writes",
         "workers": refused(lambda: train(make("lists"), data, workers=workers.size)),
     }

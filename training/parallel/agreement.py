@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,10 @@ import keras
 from training.errors import TrainingError
 from training.parallel.failures import together
 from training.parallel.workers import Workers
-from training.private import layers_of
+from training.private import compiled_with, layers_of
+
+# Arguments of `compile` beside the optimizer.
+_COMPILED = ("loss", "loss_weights", "metrics", "weighted_metrics")
 
 
 def agree(workers: Workers, settings: Mapping[str, Any], fault: str = "") -> None:
@@ -64,24 +68,30 @@ def fingerprint(
     return {
         "layers": [type(layer).__name__ for layer in layers_of(model)],
         "weights": [[list(shape_of(v)), v.dtype] for v in model.variables],
-        "metrics": [[list(v.shape), v.dtype] for v in model.metrics_variables],
-        "optimizer": _optimizer(model.optimizer),
+        "state of metrics": [[list(v.shape), v.dtype] for v in model.metrics_variables],
+        "optimizer": setting(model.optimizer),
+        **{name: setting(compiled_with(model)[name]) for name in _COMPILED},
     }
 
 
-def _optimizer(optimizer: keras.Optimizer) -> Any:
-    """Settings without names, in which Keras counts the optimizers of a process."""
+def setting(given: Any) -> Any:
+    """A setting as `agree` takes it, without names, in which Keras counts the objects of a process.
+
+    Example:
+        >>> setting({0: keras.regularizers.L2(0.5)})["0"]["config"]
+        {'l2': 0.5}
+    """
+    if isinstance(given, Mapping):
+        return {str(key): setting(value) for key, value in given.items() if key != "name"}
+    if isinstance(given, (list, tuple)):
+        return [setting(value) for value in given]
+    if inspect.isfunction(given):  # equal ones may have other bytes
+        return given.__name__
     try:
-        config = keras.saving.serialize_keras_object(optimizer)
+        config = keras.saving.serialize_keras_object(given)
     except NotImplementedError:  # by a user's class, such as one of the learning rate
-        return type(optimizer).__name__
-    return _unnamed(config)
-
-
-def _unnamed(config: Any) -> Any:
-    if not isinstance(config, Mapping):
-        return config
-    return {key: _unnamed(value) for key, value in config.items() if key != "name"}
+        return type(given).__name__
+    return setting(config) if isinstance(config, Mapping) else config
 
 
 def _different(one: Any, two: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from os import environ
 from pathlib import Path
 from typing import Any, TypeVar
@@ -227,7 +228,24 @@ def reaches_workers(client: Any) -> bool:
     return True
 
 
-def despite_lost_workers(work: Callable[[], Result]) -> Result:
+@contextmanager
+def connected(client: Any) -> Iterator[None]:
+    """Raise WorkflowError where the block loses the connection to a cluster's scheduler."""
+    from distributed.comm.core import CommClosedError  # noqa: PLC0415 - an extra
+
+    try:
+        yield
+    except (OSError, CancelledError) as lost:
+        if client.status == "running" and not isinstance(lost, CommClosedError):
+            raise
+        raise WorkflowError(
+            "Expected a scheduler that runs until the call has ended. Received: a lost connection to "
+            f"{client!r:.200} ({lost!s:.200}). Start it and its workers again, then repeat the call "
+            "with a new client."
+        ) from lost
+
+
+def despite_lost_workers(work: Callable[[], Result], client: Any) -> Result:
     """The result of work on a cluster, which is repeated if workers ended with its inputs.
 
     Dask itself repeats the tasks of a worker that ends. It cannot restore inputs that this process
@@ -235,16 +253,18 @@ def despite_lost_workers(work: Callable[[], Result]) -> Result:
 
     Args:
         work: sends its inputs and submits its tasks.
+        client: a client of the cluster.
 
     Raises:
-        WorkflowError: the workers end again and again, or none takes tasks.
+        WorkflowError: the workers end again and again, or none takes tasks, or the scheduler ends.
     """
     from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
     last: Exception | None = None
     for _ in range(TRIES):
         try:
-            return work()
+            with connected(client):
+                return work()
         except CancelledError as lost:
             last = lost
         except TimeoutError as none:

@@ -23,6 +23,7 @@ from workflow.graph.row_set import schema_of
 from workflow.schema.column import Array
 
 from .cluster import (
+    connected,
     despite_lost_workers,
     expect_own_gpus,
     expect_readable,
@@ -109,15 +110,18 @@ def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
     Raises:
         WorkflowError: workers cannot read the data, or would share a GPU.
     """
-    files = expect_shared(source, client)
-    expect_readable(files, client)
-    expect_own_gpus(engine, client)
+    with connected(client):
+        files = expect_shared(source, client)
+        expect_readable(files, client)
+        expect_own_gpus(engine, client)
 
     def learn(learning: Learning) -> Tables:
         by_row, others = split_by_row(learning)
         tables = learn_part(others, source.sound().frame, engine) if others else {}
         if by_row:
-            tables |= despite_lost_workers(lambda: _on_workers(client, by_row, files, engine))
+            tables |= despite_lost_workers(
+                lambda: _on_workers(client, by_row, files, engine), client
+            )
         return tables
 
     return learn

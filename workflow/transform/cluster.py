@@ -16,6 +16,7 @@ from workflow.engine.engine import is_gpu
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.expressions.program.program import Program
 from workflow.fit.cluster import (
+    connected,
     despite_lost_workers,
     expect_own_gpus,
     expect_readable,
@@ -70,10 +71,11 @@ def write_on_cluster(
     Raises:
         WorkflowError: a worker cannot read a file or write to the folder, or workers would share a GPU.
     """
-    expect_own_gpus(engine, client)
-    expect_readable(work.files, client)
     scratch = scratch.absolute()
-    expect_writable(sink.folder.absolute(), scratch, client)
+    with connected(client):
+        expect_own_gpus(engine, client)
+        expect_readable(work.files, client)
+        expect_writable(sink.folder.absolute(), scratch, client)
     numbers = range(max(1, -(-work.files.rows // sink.rows_per_file)))
     fewest = -(-rows_of_a_task(engine) // sink.rows_per_file)
 
@@ -93,7 +95,7 @@ def write_on_cluster(
             raise
         return [path for group in written for path in group]
 
-    return despite_lost_workers(write)
+    return despite_lost_workers(write, client)
 
 
 def write_files(

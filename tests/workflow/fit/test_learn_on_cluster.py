@@ -3,8 +3,11 @@
 import os
 import pickle
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 
 import dask
 import numpy as np
@@ -235,6 +238,43 @@ def test_workers_that_leave_and_a_closed_client_are_refused(clicks, monkeypatch)
 
 def pause(dask_worker):
     dask_worker.status = Status.paused
+
+
+@pytest.fixture
+def own_cluster(tmp_path):
+    """A client of a scheduler and a worker that are processes, and the scheduler."""
+    file = tmp_path / "scheduler.json"
+    with ExitStack() as stack:
+
+        def start(module, *arguments):
+            command = [sys.executable, "-m", f"distributed.cli.{module}", "--scheduler-file", file]
+            process = stack.enter_context(
+                subprocess.Popen([*command, "--no-dashboard", *arguments])
+            )
+            stack.callback(process.kill)
+            return process
+
+        scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        start("dask_worker", "--no-nanny")
+        stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": "10s"}))
+        client = stack.enter_context(Client(scheduler_file=str(file)))
+        client.wait_for_workers(1)
+        yield client, scheduler
+
+
+@pytest.mark.parametrize("step", ["expect_readable", "_merge"])
+def test_a_scheduler_that_ends_is_named(own_cluster, clicks, monkeypatch, step):
+    client, scheduler = own_cluster
+    go_on = getattr(learn_on_cluster, step)
+
+    def without_scheduler(*arguments):
+        scheduler.kill()
+        scheduler.wait()
+        return go_on(*arguments)
+
+    monkeypatch.setattr(learn_on_cluster, step, without_scheduler)
+    with pytest.raises(WorkflowError, match="Expected a scheduler that runs until the call"):
+        make().fit(clicks, client=client)
 
 
 def test_workers_that_would_share_a_gpu_are_refused(client, monkeypatch):
