@@ -27,6 +27,7 @@ from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
 from training.run.label_check import output_names
+from training.run.label_values import LabelValues
 from training.run.names import check_objects, compile_settings, whole_number
 from training.run.progress import EpochLines
 from training.run.softmax_check import check_softmax
@@ -163,7 +164,8 @@ def train(
         split = required or (outputs == 1 and is_splittable(model))
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
-    watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
+    labels = LabelValues(settings["loss"])
+    watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saved=saver is not None)
     lines = EpochLines(watch)
     followers = [
         *([] if workers.size == 1 else [FirstValidation(workers)]),
@@ -193,7 +195,7 @@ def train(
         data, weights = _weighted(train_data, class_weight, names)
         data = uncast(model, data) if validate_ids else data
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
-        with closing(lines), watch.rows.counting(model), steps_a_call(model, steps):
+        with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, weights, epochs, first, followers)
     mixing = train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
     return _report(history, watch, mixing)
