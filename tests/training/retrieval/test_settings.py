@@ -11,21 +11,25 @@ SIZES = {"user": (np.int64(50), np.int32(8)), "item": (np.int64(20), np.int64(8)
 PLAIN = {"user": (50, 8), "item": (20, 8)}
 
 
+def parameters(sizes, whole):
+    ids = {name: keras.Input((1,), name=name, dtype="int64") for name in sizes}
+    collection = layers.EmbeddingCollection(sizes)
+    collection(ids)
+    made = [
+        models.mlp(sizes, ["age"], hidden=(whole(8),)),
+        models.dcn(sizes, ["age"], cross_layers=whole(2)),
+        models.two_tower(sizes, query=["user"], candidate=["item"], hidden=[whole(8)]),
+    ]
+    assert keras.models.model_from_json(made[0].to_json()).count_params() == made[0].count_params()
+    bag = layers.EmbeddingBag(whole(50), whole(8)).get_config()
+    sizes_of_bag = bag["input_dim"], bag["output_dim"]
+    return collection.count_params(), *sizes_of_bag, *(model.count_params() for model in made)
+
+
 def test_tables_and_layers_have_the_sizes_of_numpy():
-    for sizes, one in ((SIZES, np.int64), (PLAIN, int)):
-        ids = {name: keras.Input((1,), name=name, dtype="int64") for name in sizes}
-        collection = layers.EmbeddingCollection(sizes)
-        collection(ids)
-        assert collection.get_config()["embedding_sizes"] == PLAIN
-        assert layers.EmbeddingBag(one(50), one(8)).get_config()["input_dim"] == 50
-        made = [
-            models.mlp(sizes, ["age"], hidden=(one(8),)),
-            models.dcn(sizes, ["age"], cross_layers=one(2)),
-            models.two_tower(sizes, query=["user"], candidate=["item"], hidden=[one(8)]),
-        ]
-        counts = [model.count_params() for model in made]
-    assert counts == [model.count_params() for model in made]
-    assert keras.models.model_from_json(made[0].to_json()).count_params() == counts[0]
+    found = parameters(SIZES, np.int64)
+    assert found[:3] == (70 * 8, 50, 8)
+    assert found == parameters(PLAIN, int)
 
 
 def test_settings_of_retrieval_are_numbers_of_numpy():
