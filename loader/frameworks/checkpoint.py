@@ -140,6 +140,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 "Give it the earlier data, or another folder."
             )
         self._expect_data(content["data"])
+        for saved in _files(content):
+            _expect_sum(self._folder / saved["weights"], saved["sum_of_weights"])
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         self._counts, self._best = content["callbacks"], content["best"]
@@ -158,7 +160,6 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _load(self, model: keras.Model, saved: Mapping[str, Any]) -> None:
         weights = self._folder / saved["weights"]
-        _expect_sum(weights, saved["sum_of_weights"])
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)  # Keras warns of layers it left out
@@ -372,12 +373,17 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
     keys = {"format", "epoch", "steps", "weights", "sum_of_weights"}
     keys |= {"seeds", "loader", "fits", "data", "callbacks", "best"}
     known = content.keys() == keys and content["format"] == _FORMAT
-    if not known or not _WEIGHTS.fullmatch(str(content["weights"])):
+    if not known or not all(_WEIGHTS.fullmatch(str(one["weights"])) for one in _files(content)):
         raise LoaderError(
             f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r:.500}. "
             "Remove the folder to start afresh."
         )
     return content
+
+
+def _files(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The files of weights, each with its checksum: those of the best epochs, and the last."""
+    return [*content["best"].values(), content]
 
 
 def _expect_sum(weights: Path, expected: str) -> None:
