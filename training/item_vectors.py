@@ -18,6 +18,7 @@ from workflow import WorkflowError
 from workflow.data.sources import Source
 from workflow.schema.column import Array
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import takes_numpy_numbers
 
 ID, VECTOR = "id", "vector"
 # Of the file's metadata.
@@ -90,6 +91,7 @@ class ItemVectors(metaclass=OwnNames):
         """The width of the vectors."""
         return int(self.vectors.shape[1])
 
+    @takes_numpy_numbers
     def nearest(self, queries: Any, k: int) -> tuple[Array, Array]:
         """The items whose vectors have the largest dot products with each query.
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def save_model(
     path = Path(path)
     with removed_if_empty(path.parent), _staged(path) as folder:
         function = concrete_function(network_function(model, described), described)
+        described = with_strings(described, function)
         module = network_state(model, function)
         try:
             write_saved_model(module, folder, {signature: function})
@@ -124,6 +126,22 @@ def concrete_function(function: Callable[..., Any], signature: ModelSignature) -
         for spec in signature.inputs
     }
     return tf.function(function, autograph=False).get_concrete_function(**specs)
+
+
+def with_strings(signature: ModelSignature, function: Any) -> ModelSignature:
+    """The signature with the strings that Keras has as numbers, as those of `StringLookup(invert=True)`.
+
+    Args:
+        signature: the signature of a model.
+        function: the model's concrete function.
+    """
+    outputs = tuple(
+        replace(output, dtype="string")
+        if function.structured_outputs[output.name].dtype == tf.string
+        else output
+        for output in signature.outputs
+    )
+    return replace(signature, outputs=outputs)
 
 
 def network_state(model: keras.Model, function: Any) -> tf.Module:

@@ -27,6 +27,7 @@ from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
 from training.run.label_check import output_names
+from training.run.label_values import LabelValues
 from training.run.names import check_objects, compile_settings, whole_number
 from training.run.progress import EpochLines
 from training.run.softmax_check import check_softmax
@@ -79,7 +80,8 @@ def train(
             several outputs one for all, or output -> loss; an output without one is not trained.
         metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
             of each, or output -> metrics. None for the area under the ROC curve of outputs that are
-            probabilities, by their loss.
+            probabilities, by their loss. That is Keras' estimate from 200 thresholds; where predictions
+            lie close together, pass `keras.metrics.AUC(num_thresholds=10_000)`.
         loss_weights: of several outputs: output -> weight of its loss in their sum, else 1.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
             1: 20.0}` for rare positives; of several outputs output -> such weights. Predictions are
@@ -97,13 +99,13 @@ def train(
             not counting Keras' own, runs after each batch. In `compile_model` and Keras the setting
             applies to `predict` as well, here to training and validation alone.
         patience: ends the run after that many epochs without a lower loss on the validation data,
-            and restores the best weights. A resumed run starts the count again, and knows the weights
-            of its own epochs alone.
+            and restores the best weights.
         checkpoint: a folder for model, optimizer and loader's position after each epoch; or a
             `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
             is a checkpoint, training resumes from it, to the same weights as without the
-            interruption, unless `patience` or a callback that counts epochs, such as
-            `ReduceLROnPlateau`, changes them; if it is from the last epoch, nothing is left to train.
+            interruption, also with `patience`, `EarlyStopping` and `ReduceLROnPlateau`; other callbacks
+            that count epochs begin anew. If it is from the last epoch, or the run has ended early,
+            nothing is left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
         stop_on_nan: whether to end a run whose loss or weights are no longer numbers.
@@ -162,15 +164,19 @@ def train(
         required = workers.size > 1 or precision != "float32"
         split = required or (outputs == 1 and is_splittable(model))
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
+    _expect_position_saved(train_data, callbacks)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
-    watch = Watch(train_data, stop_on_nan=stop_on_nan, saved=saver is not None)
+    labels = LabelValues(settings["loss"])
+    deciding = [*_early_stopping(patience, validation_data), *callbacks]
+    if saver is not None:
+        saver.callbacks = deciding
+    watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saved=saver is not None)
     lines = EpochLines(watch)
     followers = [
         *([] if workers.size == 1 else [FirstValidation(workers)]),
         watch,
+        *deciding,
         *([] if saver is None else [saver]),
-        *_early_stopping(patience, validation_data),
-        *callbacks,
         *([lines] if verbose else []),
         *([] if tensorboard is None else [EventLog(tensorboard, watch)]),
     ]
@@ -190,11 +196,12 @@ def train(
         if first >= epochs:
             # As `fit` ends: with use_ema the model then has the average of its weights.
             model.optimizer.finalize_variable_values(model.trainable_variables)
+            _end_early_stopping(model, deciding)
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data, weights = _weighted(train_data, class_weight, names)
         data = uncast(model, data) if validate_ids else data
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
-        with closing(lines), watch.rows.counting(model), steps_a_call(model, steps):
+        with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, weights, epochs, first, followers)
     mixing = train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
     return _report(history, watch, mixing)
@@ -211,6 +218,14 @@ def _early_stopping(
             f"Received: patience={patience}, validation_data={validation_data!r}."
         )
     return [keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True)]
+
+
+def _end_early_stopping(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    """Restore the best weights, as Keras does at the end of a run."""
+    for callback in callbacks:
+        if isinstance(callback, keras.callbacks.EarlyStopping):
+            callback.set_model(model)
+            callback.on_train_end()
 
 
 def _common(data: Any, epochs: int, first: int, precision: str, steps: int) -> dict[str, Any]:
@@ -247,6 +262,17 @@ def _order(data: KerasSequenceLoader) -> dict[str, Any]:
     order = "order of rows, by the loader's row groups, shuffle, parts_per_chunk and buffer_size"
     order_of = {"seed of the loader": state["seed"], order: state["order"]}
     return own | order_of | {"data of the loader": data.data_digest()}
+
+
+def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    if isinstance(data, KerasSequenceLoader) and any(
+        isinstance(one, keras.callbacks.BackupAndRestore) for one in callbacks
+    ):
+        raise TrainingError(
+            "Expected train(checkpoint=folder) to resume with a KerasSequenceLoader. Received: "
+            "keras.callbacks.BackupAndRestore, which does not save the loader's position: after an "
+            "interruption the rows would come in the order of the first epoch again."
+        )
 
 
 def _saver(

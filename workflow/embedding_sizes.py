@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from .errors import WorkflowError
 from .graph.node import Node
+from .schema.python_number import python_number
 from .schema.schema import ColumnSchema, Schema
 from .workflow import Workflow
 
@@ -62,10 +63,10 @@ def get_embedding_sizes(
     single: Sizes = {}
     multi: Sizes = {}
     for column in schema.columns:
-        if (rows := column.properties.get("cardinality")) is not None:
+        if (rows := python_number(column.properties.get("cardinality"))) is not None:
             _expect_size(column, "cardinality", rows)
             width = column.properties.get("embedding_size")
-            width = rule(rows) if width is None else width
+            width = python_number(rule(rows) if width is None else width)
             _expect_size(column, "width of the embedding", width)
             (multi if column.is_list else single)[column.name] = (rows, width)
     return (single, multi) if multi else single

@@ -26,7 +26,8 @@ def cannot_write(what: object, reason: object) -> str:
         'Expected to be able to write parquet to train. Received: No space left on device. Check the \
 free space and the permissions of the disk.'
     """
-    return f"Expected to be able to write {what}. Received: {reason}. {CHECK_DISK}"
+    remedy = "Name a file in it." if isinstance(reason, IsADirectoryError) else CHECK_DISK
+    return f"Expected to be able to write {what}. Received: {reason}. {remedy}"
 
 
 def listed(names: Iterable[str], most: int = 30) -> str:

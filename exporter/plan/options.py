@@ -11,7 +11,7 @@ from exporter.plan.model_spec import Queue
 from exporter.plan.runtime import AUTO, RUNTIMES, RuntimeKind
 from exporter.plan.server_opsets import newest_opsets
 from workflow.schema.own_names import OwnNames
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import make_fields_plain
 from workflow.wire.request_rules import LIMITS
 
 PROOFS = ("process", "server", "auto")
@@ -132,8 +132,7 @@ class ServingOptions(metaclass=OwnNames):
     progress: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, python_number(getattr(self, each.name)))
+        make_fields_plain(self)
         for name, known in (
             ("runtime", (*RUNTIMES, AUTO)),
             ("network_kind", INSTANCE_KINDS),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -25,9 +26,18 @@ from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 4
+_FORMAT = 5
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
+# Callbacks of Keras that decide by earlier epochs, and the attributes in which they keep these.
+_DECIDING = (
+    keras.callbacks.EarlyStopping,
+    keras.callbacks.ModelCheckpoint,
+    keras.callbacks.ReduceLROnPlateau,
+)
+_COUNTS = ("best_epoch", "wait", "cooldown_counter")
+# A truth of its own, to tell the end of an epoch from the end that another callback asks for.
+_END_OF_EPOCH = "the data of the epoch is used up"
 
 
 class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
@@ -37,7 +47,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     synced under a new name, and one rename then publishes them together with the position. Both
     carry checksums, so that a changed byte is refused. The position is that of the batches the
     model was trained on, even where Keras reads ahead (with `class_weight`, or on several devices).
-    Put it first among the callbacks.
+    Put it last among the callbacks, so that it saves what they decide after an epoch.
 
     `fit` with `steps_per_epoch` has to train on `loader.repeat()`, mapped or not: its epochs differ
     from the loader's, and training resumes in the middle of both.
@@ -50,10 +60,14 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             restore what it saved, since they take the position of any one.
         saving: a context of the model in which it is saved, which every worker enters:
             `training.whole_tables`, which `training.train` uses, where tables are divided among them.
+        callbacks: the other callbacks of `fit`, of which the counts, best values and best weights of
+            `EarlyStopping`, `ReduceLROnPlateau` and `ModelCheckpoint` are saved. `training.train`
+            passes its own.
 
     Attributes:
         writes: whether it saves at all.
         saving: the context.
+        callbacks: the other callbacks.
 
     Raises:
         LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's,
@@ -77,6 +91,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         *,
         writes: bool = True,
         saving: Callable[[keras.Model], AbstractContextManager[Any]] = nullcontext,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         super().__init__()
         if save_freq != "epoch":
@@ -87,8 +102,10 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._every = None if save_freq == "epoch" else save_freq
         self.writes = writes
         self.saving = saving
+        self.callbacks = callbacks
+        self._counts: dict[str, dict[str, Any]] = {}  # of the checkpoint that was restored
+        self._best: dict[str, dict[str, str]] = {}  # the files of the callbacks' best weights
         self._since_saved = 0
-        self._ended_early = False
         self._restored: dict[str, Any] | None = None
         self._last: bytes | None = self._published()  # the checkpoint that this run continues
         self._epoch = 0
@@ -105,7 +122,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         """Load the last checkpoint into a built, compiled model and the loader.
 
         Returns:
-            The `initial_epoch` for `fit`; 0 if there is no checkpoint.
+            The `initial_epoch` for `fit`; 0 if there is no checkpoint, and one beyond all epochs if one
+            of the `callbacks` has ended the run early.
 
         Raises:
             LoaderError: a damaged checkpoint, or one of another model, other data or other
@@ -122,10 +140,26 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 "Give it the earlier data, or another folder."
             )
         self._expect_data(content["data"])
-        weights = self._folder / content["weights"]
-        _expect_sum(weights, content["sum_of_weights"])
+        for saved in _files(content):
+            _expect_sum(self._folder / saved["weights"], saved["sum_of_weights"])
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
+        self._counts, self._best = content["callbacks"], content["best"]
+        for name, saved in self._best.items():
+            self._load(model, saved)
+            self._counts[name]["best_weights"] = model.get_weights()
+        self._load(model, content)
+        for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
+            variable.assign(seed)
+        self._loader.set_state(content["loader"])
+        self._restored, self._steps_before = content["loader"], content["steps"]
+        self._set_counts()
+        # Keras itself ends no run in its first epoch.
+        is_ended = content["epoch"] > 1 and self._is_out_of_patience()
+        return sys.maxsize if is_ended else int(content["epoch"])
+
+    def _load(self, model: keras.Model, saved: Mapping[str, Any]) -> None:
+        weights = self._folder / saved["weights"]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)  # Keras warns of layers it left out
@@ -135,11 +169,28 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 f"Expected the weights of this model in {weights}. "
                 f"Received: {error}. Build the model that was saved, or remove the folder."
             ) from error
-        for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
-            variable.assign(seed)
-        self._loader.set_state(content["loader"])
-        self._restored, self._steps_before = content["loader"], content["steps"]
-        return int(content["epoch"])
+
+    def _deciding(self) -> dict[str, Any]:
+        """The callbacks whose counts are saved, each under a name that no other has."""
+        found = [one for one in self.callbacks if isinstance(one, _DECIDING)]
+        return {
+            f"{number} {type(one).__name__} of {one.monitor}": one
+            for number, one in enumerate(found)
+        }
+
+    def _set_counts(self) -> None:
+        for name, callback in self._deciding().items():
+            counts = self._counts.get(name, {})
+            vars(callback).update(counts)
+            if counts.get("best") is not None:
+                callback.best = float(counts["best"])
+
+    def _is_out_of_patience(self) -> bool:
+        return any(
+            one.wait >= max(one.patience, 1)
+            for one in self._deciding().values()
+            if isinstance(one, keras.callbacks.EarlyStopping)
+        )
 
     def _expect_data(self, saved: str) -> None:
         # Workers that do not write may each have data of their own.
@@ -158,6 +209,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             # epoch.
             self._loader.set_state(self._restored)
             self._restored = None
+            self._set_counts()  # which Keras' callbacks have set to zero
+            self._counts = {}
         self._trail = self._loader.follow()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -177,15 +230,15 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         # Keras expects a whole epoch where only the rest of one is left. A step without data would
         # fail, yet the optimizer would count it; so the epoch is ended before that step.
         if self._steps < self.params["steps"] and self._is_epoch_done():
-            self._ended_early = self.model.stop_training = True
+            self.model.stop_training = _END_OF_EPOCH
         if self._every is not None and self._since_saved >= self._every:
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Save, and let the next epoch begin."""
         del epoch, logs
-        if self._ended_early:
-            self._ended_early = self.model.stop_training = False
+        if self.model.stop_training == _END_OF_EPOCH:
+            self.model.stop_training = False
         self._save()
         self._steps_before = 0
 
@@ -245,12 +298,27 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     def _replace(self, weights: Path) -> None:
         self.model.save_weights(weights)
         sync(weights)
-        content = sealed(self._content(weights))
+        saved = {"weights": weights.name, "sum_of_weights": file_hash(weights)}
+        best = {
+            name: saved if one.best_epoch == self._epoch else self._file_of_best(name)
+            for name, one in self._deciding().items()
+            if getattr(one, "best_weights", None) is not None
+        }
+        content = sealed(self._content() | saved | {"best": best})
         replace_file(self._folder / _POINTER, content)
-        self._last = content
+        self._last, self._best = content, best
+        kept = {_POINTER, weights.name, *(one["weights"] for one in best.values())}
         for file in self._folder.iterdir():
-            if _is_ours(file.name) and file.name not in (_POINTER, weights.name):
+            if _is_ours(file.name) and file.name not in kept:
                 file.unlink(missing_ok=True)
+
+    def _file_of_best(self, name: str) -> dict[str, str]:
+        if name not in self._best:
+            raise LoaderError(
+                "Expected LoaderCheckpoint behind the callbacks that it saves, as after an epoch Keras calls "
+                f"them in their order. Received: it before callback {name}. Put it last among the callbacks."
+            )
+        return self._best[name]
 
     def _published(self) -> bytes | None:
         """The checkpoint of the folder, in its written form; None if there is none."""
@@ -263,14 +331,20 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 f"Expected to be able to read checkpoints in {self._folder}. Received: {error}."
             ) from error
 
-    def _content(self, weights: Path) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         done = self._is_epoch_done()
         return {
             "format": _FORMAT,
             "epoch": self._epoch + done,
             "steps": 0 if done else self._steps_before + self._steps,
-            "weights": weights.name,
-            "sum_of_weights": file_hash(weights),
+            "callbacks": {
+                name: {
+                    # As a text, since JSON has no infinity.
+                    "best": None if one.best is None else str(float(one.best)),
+                    **{count: vars(one)[count] for count in _COUNTS if count in vars(one)},
+                }
+                for name, one in self._deciding().items()
+            },
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._trail(self._batches),
             "fits": fits_of(self._loader.input_schema.columns),
@@ -297,14 +371,19 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
             f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start afresh."
         ) from error
     keys = {"format", "epoch", "steps", "weights", "sum_of_weights"}
-    keys |= {"seeds", "loader", "fits", "data"}
+    keys |= {"seeds", "loader", "fits", "data", "callbacks", "best"}
     known = content.keys() == keys and content["format"] == _FORMAT
-    if not known or not _WEIGHTS.fullmatch(str(content["weights"])):
+    if not known or not all(_WEIGHTS.fullmatch(str(one["weights"])) for one in _files(content)):
         raise LoaderError(
             f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r:.500}. "
             "Remove the folder to start afresh."
         )
     return content
+
+
+def _files(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The files of weights, each with its checksum: those of the best epochs, and the last."""
+    return [*content["best"].values(), content]
 
 
 def _expect_sum(weights: Path, expected: str) -> None:

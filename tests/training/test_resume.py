@@ -1,5 +1,6 @@
 """A run that was killed goes on as if it had not been."""
 
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import keras
 import numpy as np
 import polars as pl
 import pytest
+import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 from training import TrainingError, models, optimizers, train
@@ -70,10 +72,10 @@ def test_killed_it_ends_with_the_same_weights(tmp_path):
         np.testing.assert_allclose(killed[part], whole[part], rtol=1e-4, atol=1e-6)
 
 
-def make(folder):
+def make(folder, seed=None):
     keras.utils.set_random_seed(0)
     loader = KerasSequenceLoader(
-        folder, batch_size=64, label_names=["label"], cat_names=["userId"], cont_names=["age"]
+        folder, 64, label_names=["label"], cat_names=["userId"], cont_names=["age"], seed=seed
     )
     return models.mlp({"userId": (50, 8)}, ["age"], hidden=(8,)), loader
 
@@ -178,3 +180,126 @@ def test_no_checkpoint_is_made_of_nan(tmp_path, save_freq):
     fresh.compile("sgd", "binary_crossentropy")
     LoaderCheckpoint(loader, tmp_path / "checkpoint").restore(fresh)
     assert all(np.isfinite(weights).all() for weights in fresh.get_weights())
+
+
+class Crash(keras.callbacks.Callback):
+    """End the run as a crash would, with an error, in an epoch."""
+
+    def __init__(self, epoch, batch):
+        super().__init__()
+        self.at, self.epoch = (epoch, batch), 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        del logs
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        del logs
+        if (self.epoch, batch) == self.at:
+            raise KeyboardInterrupt
+
+
+def patient_run(folder, data, callbacks=(), save_freq=None, **settings):
+    """Train on noise, so that the validation soon gets worse; the weights and the epochs that it took."""
+    _, valid = make(data.parent / "valid", seed=3)
+    model, loader = make(data, seed=3)
+    checkpoint = folder if save_freq is None else LoaderCheckpoint(loader, folder, save_freq)
+    settings = {"epochs": 8, "patience": 2, "optimizer": keras.optimizers.Adam(0.05), **settings}
+    report = train(model, loader, valid, checkpoint=checkpoint, callbacks=callbacks, **settings)
+    return model.get_weights(), report.samples / 200, float(model.optimizer.learning_rate)
+
+
+@pytest.fixture
+def noise(tmp_path):
+    random = np.random.default_rng(5)
+    for name in ("data", "valid"):
+        frame = pl.read_parquet(write(tmp_path / name, 200) / "rows.parquet")
+        label = pl.Series("label", random.integers(0, 2, 200).astype("int8"))
+        frame.with_columns(label).write_parquet(tmp_path / name / "rows.parquet", row_group_size=96)
+    return tmp_path / "data"
+
+
+def plateau():
+    return keras.callbacks.ReduceLROnPlateau(patience=1, factor=0.3, cooldown=1)
+
+
+def stopping():
+    return keras.callbacks.EarlyStopping(
+        "val_auc", mode="max", patience=2, restore_best_weights=True
+    )
+
+
+def assert_same(one, other):
+    for own, others in zip(one, other, strict=True):
+        np.testing.assert_array_equal(own, others)
+
+
+@pytest.mark.parametrize(
+    ("made", "settings"),
+    [
+        ((), {}),
+        ((plateau,), {"patience": None}),
+        ((plateau, stopping), {"patience": 3}),
+        ((stopping,), {"patience": None}),
+        ((), {"optimizer": lambda: optimizers.Adam(0.05, use_ema=True, ema_momentum=0.5)}),
+    ],
+    ids=["patience", "plateau", "all", "stopping", "average"],
+)
+@pytest.mark.parametrize(("epoch", "save_freq"), [(1, None), (2, 1), (3, None)])
+def test_a_run_that_decides_by_its_epochs_ends_as_without_the_interruption(
+    noise, tmp_path, made, settings, epoch, save_freq
+):
+    def run(name, *more, **options):
+        given = {key: value() if callable(value) else value for key, value in settings.items()}
+        callbacks = [*(one() for one in made), *more]
+        return patient_run(tmp_path / name, noise, callbacks, **given, **options)
+
+    whole, epochs, rate = run("whole")
+    assert settings.get("patience", 2) is None or 2 < epochs < 8
+    with contextlib.suppress(KeyboardInterrupt):
+        run("killed", Crash(epoch, 2), save_freq=save_freq)
+    resumed, _, resumed_rate = run("killed", save_freq=save_freq)
+    assert_same(resumed, whole)
+    assert resumed_rate == rate
+    again, more, _ = run("killed", save_freq=save_freq)
+    assert more == 0
+    assert_same(again, whole)
+
+
+def test_epochs_that_are_added_count_on(noise, tmp_path):
+    whole, epochs, _ = patient_run(tmp_path / "whole", noise)
+    for count in range(1, 9):
+        weights, _, _ = patient_run(tmp_path / "parts", noise, epochs=count)
+    assert epochs < 8
+    assert_same(weights, whole)
+    # With more patience it goes on.
+    assert patient_run(tmp_path / "parts", noise, patience=8)[1] == 8 - epochs
+
+
+def test_the_checkpoint_of_the_best_epoch_is_kept_alone(noise, tmp_path):
+    patient_run(tmp_path / "run", noise)
+    assert len(list((tmp_path / "run").glob("*.weights.h5"))) == 2
+    patient_run(tmp_path / "plain", noise, patience=None)
+    assert len(list((tmp_path / "plain").glob("*.weights.h5"))) == 1
+
+
+def test_a_checkpoint_before_the_callbacks_that_it_saves_is_refused(noise, tmp_path):
+    model, loader = make(noise)
+    model.compile("adam", "binary_crossentropy")
+    early = keras.callbacks.EarlyStopping("loss", patience=2, restore_best_weights=True)
+    saver = LoaderCheckpoint(loader, tmp_path / "run", callbacks=[early])
+    with pytest.raises(LoaderError, match="Put it last among the callbacks"):
+        model.fit(loader, epochs=4, callbacks=[saver, early], verbose=0, shuffle=False)
+    model, loader = make(noise)
+    model.compile("adam", "binary_crossentropy")
+    saver = LoaderCheckpoint(loader, tmp_path / "other", callbacks=[early])
+    model.fit(loader, epochs=4, callbacks=[early, saver], verbose=0, shuffle=False)
+
+
+def test_a_backup_without_the_position_of_the_loader_is_refused(tmp_path):
+    model, loader = make(write(tmp_path / "data", 200))
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(TrainingError, match=r"checkpoint=folder.*Received: .*BackupAndRestore"):
+        train(model, loader, callbacks=[backup])
+    rows = next(iter(loader))
+    assert train(model, tf.data.Dataset.from_tensors(rows), callbacks=[backup]).samples == 64

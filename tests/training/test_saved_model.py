@@ -239,3 +239,14 @@ def test_a_sparse_output_is_refused(tmp_path):
     with pytest.raises(TrainingError, match=r"output 'y' to be dense.*SparseTensor.*to_dense"):
         save_model(model, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_the_signature_has_the_strings_that_keras_takes_for_numbers(tmp_path):
+    ids = keras.Input((1,), name="id", dtype="int64")
+    names = keras.layers.StringLookup(vocabulary=["a", "b"], invert=True, name="name")(ids)
+    signature = save_model(keras.Model({"id": ids}, {"name": names}), tmp_path / "model")
+    assert [(one.name, one.dtype) for one in signature.outputs] == [("name", "string")]
+    assert restored(tmp_path / "model")[1]({"id": np.array([[1], [2]])})["name"].tolist() == [
+        [b"a"],
+        [b"b"],
+    ]

@@ -15,6 +15,7 @@ from training.tables.bags import check_combiner
 from training.tables.initial_table import initializer_of
 from training.tables.shared_table import SharedTable
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import plain
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -79,6 +80,7 @@ class EmbeddingBag(RecordsFits, metaclass=OwnNames):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        input_dim, output_dim = plain((input_dim, output_dim))
         check_size(self.name, input_dim, output_dim)
         self.input_dim = input_dim
         self.output_dim = output_dim

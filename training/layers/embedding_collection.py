@@ -18,6 +18,7 @@ from training.tables.initial_table import initializer_of
 from training.tables.shared_table import SharedTable
 from workflow.schema.alike import did_you_mean
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import plain
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -81,6 +82,7 @@ class EmbeddingCollection(RecordsFits, metaclass=OwnNames):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        embedding_sizes = plain(embedding_sizes)
         check_sizes(embedding_sizes)
         if not embedding_sizes:
             raise TrainingError("Expected embedding sizes of at least one column. Received: none.")

@@ -11,6 +11,7 @@ from training.layers.embedding_bag import EmbeddingBag
 from training.layers.records_fits import RecordsFits
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import plain
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -54,7 +55,7 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.input_dim, self.output_dim, self.length = input_dim, output_dim, length
+        self.input_dim, self.output_dim, self.length = plain((input_dim, output_dim, length))
         self.embeddings_initializer = initializer_of(embeddings_initializer)
         self.items = EmbeddingBag(
             input_dim,

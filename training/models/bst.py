@@ -11,9 +11,11 @@ from training.errors import TrainingError
 from training.layers import SequenceEmbedding
 from training.models.columns import LIST_DTYPES, Columns, Features, IdDtype, columns_of
 from training.models.tower import assembled, dense, embedded, probability
+from workflow.schema.python_number import takes_numpy_numbers
 from workflow.schema.schema import Schema
 
 
+@takes_numpy_numbers
 def bst(
     features: Features,
     continuous: Iterable[str] = (),

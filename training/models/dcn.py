@@ -10,8 +10,10 @@ import keras
 from training.layers import CrossNetwork
 from training.models.columns import Features, IdDtype, columns_of
 from training.models.tower import assembled, dense, embedded, probability
+from workflow.schema.python_number import takes_numpy_numbers
 
 
+@takes_numpy_numbers
 def dcn(
     features: Features,
     continuous: Iterable[str] = (),

@@ -10,8 +10,10 @@ import keras
 from training.layers import DenseFeatures, DotProductInteraction
 from training.models.columns import Features, IdDtype, columns_of
 from training.models.tower import assembled, dense, probability
+from workflow.schema.python_number import takes_numpy_numbers
 
 
+@takes_numpy_numbers
 def dlrm(
     features: Features,
     continuous: Iterable[str] = (),

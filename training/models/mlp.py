@@ -9,8 +9,10 @@ import keras
 
 from training.models.columns import Features, IdDtype, columns_of
 from training.models.tower import assembled, dense, embedded, probability
+from workflow.schema.python_number import takes_numpy_numbers
 
 
+@takes_numpy_numbers
 def mlp(
     features: Features,
     continuous: Iterable[str] = (),

@@ -15,8 +15,10 @@ from training.models.columns import Columns, Features, IdDtype, columns_of
 from training.models.log_probability import log_probability
 from training.models.tower import assembled, dense_layers, probability
 from training.retrieval.softmax import InBatchSoftmax, SampledSoftmax
+from workflow.schema.python_number import takes_numpy_numbers
 
 
+@takes_numpy_numbers
 def two_tower(
     features: Features,
     continuous: Iterable[str] = (),

@@ -10,8 +10,10 @@ import keras
 from training.layers import LinearFeatures
 from training.models.columns import Features, IdDtype, columns_of
 from training.models.tower import assembled, dense, embedded
+from workflow.schema.python_number import takes_numpy_numbers
 
 
+@takes_numpy_numbers
 def wide_and_deep(
     features: Features,
     continuous: Iterable[str] = (),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from training.errors import TrainingError
-from training.saved_model import concrete_function
+from training.saved_model import concrete_function, with_strings
 from training.signature import ModelSignature
 from workflow.errors import in_a_line
 from workflow.schema.column import Array
@@ -43,13 +42,8 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> tuple[Any
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "
             f"Received: {type(error).__name__}: {in_a_line(error)} Try tf.function(model)(inputs)."
         ) from error
-    outputs = tuple(
-        replace(output, dtype="string")
-        if made.structured_outputs[output.name].dtype == tf.string
-        else output
-        for output in signature.outputs
-    )
-    for output in outputs:
+    signature = with_strings(signature, made)
+    for output in signature.outputs:
         have = made.structured_outputs[output.name]
         fits = have.dtype.name == output.dtype and have.shape.is_compatible_with(output.shape)
         if not fits or (have.shape.rank and have.shape[0] is not None):
@@ -62,7 +56,7 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> tuple[Any
                 f"makes it{cast}."
             )
     expect_servable(made)
-    return made, ModelSignature(signature.inputs, outputs)
+    return made, signature
 
 
 def _expect_finite(variables: Iterable[Any]) -> None:

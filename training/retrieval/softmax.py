@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import make_fields_plain
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,9 @@ class InBatchSoftmax(metaclass=OwnNames):
     rate: float | None = 0.05
 
     def __post_init__(self) -> None:
+        make_fields_plain(self)
         _expect_temperature(self.temperature)
-        if self.rate is not None and not 0 < self.rate <= 1:
+        if self.rate is not None and not (_is_positive(self.rate) and self.rate <= 1):
             raise TrainingError(
                 f"Expected rate above 0 and up to 1, or None. Received: rate={self.rate!r}."
             )
@@ -88,6 +91,7 @@ class SampledSoftmax(metaclass=OwnNames):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        make_fields_plain(self)
         _expect_temperature(self.temperature)
         if type(self.count) is not int or self.count < 1:
             raise TrainingError(
@@ -96,10 +100,14 @@ class SampledSoftmax(metaclass=OwnNames):
 
 
 def _expect_temperature(temperature: Any) -> None:
-    if not isinstance(temperature, int | float) or not temperature > 0:
+    if not _is_positive(temperature):
         raise TrainingError(
-            f"Expected a temperature above 0. Received: temperature={temperature!r}."
+            f"Expected a finite temperature above 0. Received: temperature={temperature!r}."
         )
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")

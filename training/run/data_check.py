@@ -82,7 +82,8 @@ def first_nan(data: Any) -> tuple[int, list[str]]:
     for its first batch.
 
     Returns:
-        The batch's number from 0, and the columns, "the label" among them; no columns if no batch has any.
+        The batch's number from 0, and the columns, "the label" and "the weights of rows" among them; no
+        columns if no batch has any.
 
     Example:
         >>> data = tf.data.Dataset.from_tensors(({"age": [[31.0], [float("nan")]]}, [[0], [1]]))
@@ -99,9 +100,10 @@ def first_nan(data: Any) -> tuple[int, list[str]]:
 
 
 def _columns_with_nan(batch: Any) -> list[str]:
-    x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+    x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
     named = {f"column {name!r}": x[name] for name in x} if isinstance(x, Mapping) else {"x": x}
-    return [name for name, value in {**named, "the label": y}.items() if _has_nan(value)]
+    others = {"the label": y, "the weights of rows": weight}
+    return [name for name, value in {**named, **others}.items() if _has_nan(value)]
 
 
 def _has_nan(value: Any) -> bool:

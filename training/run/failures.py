@@ -14,6 +14,12 @@ from training.errors import TrainingError
 
 _NO_CLASS = re.compile(r"label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)")
 
+# The integer to which TensorFlow casts NaN.
+_NOT_A_NUMBER = {str(-(2**63)): "NaN, a null of a float column"}
+_OTHER_SHAPE = re.compile(
+    r"must have the same (?:shape|rank).*target\.shape=(\(.*?\)), output\.shape=(\(.*?\))"
+)
+
 
 @contextmanager
 def explained(model: keras.Model) -> Iterator[None]:
@@ -22,7 +28,8 @@ def explained(model: keras.Model) -> Iterator[None]:
     Raises:
         LoaderError: the data could not be read; the text is the loader's own.
         TrainingError: no memory for the model, its optimizer or a batch, a class that the output does
-            not have, or a `train_step` of the user's that leaves out the metrics.
+            not have, labels of another shape than the output's where the loss compares them, or a
+            `train_step` of the user's that leaves out the metrics.
     """
     try:
         yield
@@ -38,11 +45,17 @@ def explained(model: keras.Model) -> Iterator[None]:
         count = int(beyond[2])
         raise TrainingError(
             f"Expected labels from 0 to {count - 1}, as the output has {count} classes. "
-            f"Received: {beyond[1]}. Give the output layer a unit for each class, numbered from 0: for "
-            "ids of ops.Categorify their cardinality, a property of the label's column in "
+            f"Received: {_NOT_A_NUMBER.get(beyond[1], beyond[1])}. Give the output layer a unit for each "
+            "class, numbered from 0: for ids of ops.Categorify their cardinality, a property of the label's column in "
             "workflow.output_schema."
         ) from error
     except ValueError as error:
+        if shapes := _OTHER_SHAPE.search(str(error)):
+            raise TrainingError(
+                f"Expected labels of the shape of the model's output, {shapes[2]}, for "
+                f"loss={model.loss!r}. Received: {shapes[1]}. For labels that are numbers of classes, with "
+                'a unit of the output for each class: loss="sparse_categorical_crossentropy".'
+            ) from error
         if "the metric has not yet been built" not in str(error):
             raise
         raise TrainingError(

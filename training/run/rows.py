@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ class RowCount:
         >>> rows = RowCount()
         >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         >>> model.compile("sgd", "mse")
-        >>> with rows.counting(model):
+        >>> with rows.counting(model, lambda y, weight: None):
         ...     _ = model.fit(tf.zeros((70, 1)), tf.zeros((70, 1)), verbose=0)
         >>> rows.take()
         70
@@ -43,17 +43,24 @@ class RowCount:
         return count
 
     @contextmanager
-    def counting(self, model: keras.Model) -> Iterator[None]:
-        """Count while the block runs; the model is restored when it ends."""
+    def counting(self, model: keras.Model, look: Callable[[Any, Any], None]) -> Iterator[None]:
+        """Count while the block runs; the model is restored when it ends.
+
+        Args:
+            model: the model that is trained.
+            look: called in each step with the labels and the weights of the rows.
+        """
         own, compute = model.train_step, model.compute_metrics
 
         def counted(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
             self._add(x, y)
+            look(y, sample_weight)
             return compute(x, y, y_pred, sample_weight=sample_weight)
 
         def step(data: Any) -> Any:
-            x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+            x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
             self._add(x, y)
+            look(y, weight)
             return own(data)
 
         # A step of the user's need not call `compute_metrics`.

@@ -12,6 +12,7 @@ import numpy as np
 
 from training.errors import TrainingError
 from training.run.data_check import first_nan
+from training.run.label_values import LabelValues
 from training.run.rows import RowCount
 
 _CURVE_POINTS = 50
@@ -50,12 +51,14 @@ class Watch(keras.callbacks.Callback):
 
     Args:
         data: the training data, searched for NaN when the loss or a weight is not a number.
+        labels: the check of labels, which looks at those of every step.
         stop_on_nan: whether a loss or a weight that is not a number ends the run.
         saved: whether the model is saved while it trains: then the run ends within the step.
     """
 
-    def __init__(self, data: Any, *, stop_on_nan: bool, saved: bool) -> None:
+    def __init__(self, data: Any, labels: LabelValues, *, stop_on_nan: bool, saved: bool) -> None:
         super().__init__()
+        self._labels = labels
         self.rows = RowCount()
         self.samples = 0
         self.seconds = 0.0
@@ -83,6 +86,7 @@ class Watch(keras.callbacks.Callback):
         # In an epoch's last call Keras also counts steps for which there were no batches.
         self.step = min(batch + 1, self.params["steps"] or batch + 1)
         self._calls.append(_Call(self._epoch + 1, first, self.step, self.rows.count(), value))
+        self._labels.check()
         if self._stop_on_nan and not math.isfinite(value):
             self.model.stop_training = True
             if self._saved:
@@ -110,16 +114,8 @@ class Watch(keras.callbacks.Callback):
         self._check_weights()
 
     def _check_losses(self) -> None:
-        """Raise TrainingError at the first loss that is NaN, or that labels beyond 0 .. 1 cause."""
-        losses = [one for one in keras.tree.flatten(self.model.loss) if one is not None]
-        entropy = all(one == "binary_crossentropy" for one in losses)
-        lowest = min((call.loss for call in self._calls), default=0.0)
-        if entropy and lowest < 0:
-            raise TrainingError(
-                "Expected labels from 0 to 1 for binary_crossentropy. Received: a loss of "
-                f"{lowest:.4f}, which only others give. Make them 0 and 1 in the workflow: "
-                "ops.LambdaOp(lambda rating: (rating > 3).cast('int8')); or take another loss."
-            )
+        """Raise TrainingError at labels that do not suit the loss, or at the first loss that is NaN."""
+        self._labels.check()
         if not self._stop_on_nan:
             return
         for call in self._calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,7 +71,8 @@ def compile_model(
         workers: all workers, from `join_workers`, if several processes train the model, each on its
             own batches of equal size. They start with the weights of the first one, and losses and
             metrics of training are those of all rows; `evaluate` is each worker's own. The loss is
-            a mean over rows.
+            a mean over rows. Keras' own optimizers, other than SGD without clipping, give other weights
+            than one process for tables whose rows repeat in a batch, of which a warning tells.
         **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,
             the number of steps between two calls of callbacks, at which Keras waits for the GPU:
             with 32 instead of 1 an H200 takes steps of 3.5 ms half as fast again. The default is 1,
@@ -118,7 +120,11 @@ def compile_model(
         # The lookups' vectors have that dtype where the layers take them, and so have their gradients.
         kind = tf.bfloat16 if policy == "mixed_bfloat16" else tf.float32
         exchange = Exchange(workers, model, kind) if workers.size > 1 else None
-        model.train_step = SplitStep(model, policy, has_gpu() if xla is None else xla, exchange)
+        model.train_step = step = SplitStep(
+            model, policy, has_gpu() if xla is None else xla, exchange
+        )
+        if exchange is not None and step.parts.lookup.trainable_variables:
+            _warn_of_repeated_rows(optimizer)
         loop.install(model, exchange)
         if exchange is not None and is_divided:
             loop.install_lookups(model, exchange)
@@ -137,6 +143,20 @@ def _optimizer(given: Any) -> keras.Optimizer:
             f'"adam". Received: {given!r}.{made}'
         )
     return given
+
+
+def _warn_of_repeated_rows(optimizer: keras.Optimizer) -> None:
+    """Warn of an optimizer whose update of a repeated row depends on how many workers there are."""
+    own = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    clips = any((own.clipnorm, own.clipvalue, own.global_clipnorm))
+    if isinstance(own, SparseRows) or (isinstance(own, keras.optimizers.SGD) and not clips):
+        return
+    warnings.warn(
+        "Expected an optimizer of training.optimizers for several workers, so that the weights are those of "
+        f"one process: SGD, Adagrad or Adam. Received: {type(own).__name__} of Keras, which squares or clips "
+        "the gradients of a repeated row of a table one by one in one process, and here their sum.",
+        stacklevel=3,
+    )
 
 
 def _expect_own_options(options: Mapping[str, Any], *, split: bool) -> None:

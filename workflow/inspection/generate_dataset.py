@@ -13,11 +13,13 @@ from workflow.data.sources import as_path
 from workflow.errors import WorkflowError
 from workflow.files.durable import replacing
 from workflow.files.write_errors import write_errors
+from workflow.schema.python_number import takes_numpy_numbers
 
 from .inspection import Inspection
 from .random_column import RandomColumn
 
 
+@takes_numpy_numbers
 def generate_dataset(
     inspection: Inspection,
     rows: int,

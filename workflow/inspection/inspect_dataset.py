@@ -12,6 +12,7 @@ from workflow.errors import WorkflowError, listed
 from workflow.expressions.polars.series import column_schema
 from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.python_number import python_number
 from workflow.schema.schema import ColumnSchema
 
 from .inspection import Inspection
@@ -56,6 +57,7 @@ def inspect_dataset(
         >>> inspection["tags"].common
         [['a', 3], ['b', 1]]
     """
+    top, most_values = python_number(top), python_number(most_values)
     for name, number, least in (("top", top, 0), ("most_values", most_values, 1)):
         if type(number) is not int or number < least:
             raise WorkflowError(

@@ -20,7 +20,7 @@ from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.files.durable import sync
 from workflow.files.write_errors import write_errors
 from workflow.progress.stage import advance, at_work
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import make_fields_plain
 from workflow.schema.schema import Schema
 
 from .dataset_run import run_into
@@ -58,8 +58,7 @@ class ParquetSink:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rows_per_file", "seed"):
-            object.__setattr__(self, name, python_number(getattr(self, name)))
+        make_fields_plain(self)
         if type(self.rows_per_file) is not int or self.rows_per_file < 1:
             raise WorkflowError(f"Expected rows_per_file from 1. Received: {self.rows_per_file!r}.")
         if self.compression not in ("snappy", "zstd", "lz4", "uncompressed"):

@@ -1,0 +1,120 @@
+"""Labels and weights that a loss would change without a word, or cannot learn."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import TrainingError, train
+
+X = {"a": np.linspace(0, 1, 64, dtype="float32").reshape(64, 1)}
+CLASSES = np.arange(64).reshape(64, 1) % 4
+
+
+def network(units, activation, outputs=1):
+    keras.utils.set_random_seed(3)
+    a = keras.Input((1,), name="a")
+    made = [keras.layers.Dense(units, activation, name=f"y{n}")(a) for n in range(outputs)]
+    return keras.Model(
+        {"a": a}, made[0] if outputs == 1 else {f"y{n}": out for n, out in enumerate(made)}
+    )
+
+
+def changed(labels, value):
+    labels = labels.astype("float32")
+    labels[40] = value  # of the second batch
+    return labels
+
+
+@pytest.mark.parametrize("split", [None, False])
+@pytest.mark.parametrize(
+    "loss",
+    ["sparse_categorical_crossentropy", keras.losses.SparseCategoricalCrossentropy(name="own")],
+)
+def test_a_class_with_a_fraction_is_refused(loss, split):
+    data = X, changed(CLASSES, 1.5)
+    with pytest.raises(TrainingError, match=r"whole numbers as labels .*Received: 1\.5\."):
+        train(network(4, "softmax"), data, loss=loss, split=split)
+
+
+def test_a_class_with_a_fraction_is_refused_in_validation_data():
+    with pytest.raises(TrainingError, match=r"whole numbers as labels .*Received: 2\.25\."):
+        train(
+            network(4, "softmax"), (X, CLASSES), (X, changed(CLASSES, 2.25)),
+            loss="sparse_categorical_crossentropy",
+        )  # fmt: skip
+
+
+def test_a_class_that_is_null_is_named():
+    with pytest.raises(TrainingError, match=r"labels from 0 to 3.*Received: NaN"):
+        train(
+            network(4, "softmax"), (X, changed(CLASSES, np.nan)),
+            loss="sparse_categorical_crossentropy",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64"])
+def test_classes_of_any_dtype_are_learnt_as_by_keras(dtype):
+    found = []
+    for fit in (True, False):
+        model = network(4, "softmax")
+        batches = tf.data.Dataset.from_tensor_slices((X, CLASSES.astype(dtype))).batch(16)
+        if fit:
+            train(model, batches, optimizer="sgd", loss="sparse_categorical_crossentropy")
+        else:
+            model.compile("sgd", "sparse_categorical_crossentropy")
+            model.fit(batches, verbose=0)
+        found.append(model.get_weights())
+    for own, other in zip(*found, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    ["binary_crossentropy", "bce", keras.losses.BinaryCrossentropy(), "binary_focal_crossentropy"],
+)
+@pytest.mark.parametrize("label", [1.2, -0.25])
+def test_a_single_label_beyond_0_and_1_is_refused(loss, label):
+    """One in 64, so that the mean loss stays above zero."""
+    data = X, changed(CLASSES % 2, label)
+    with pytest.raises(TrainingError, match=rf"labels from 0 to 1 for binary.*Received: {label}\."):
+        train(network(1, "sigmoid"), data, loss=loss)
+
+
+def test_shares_from_0_to_1_are_learnt():
+    assert train(network(1, "sigmoid"), (X, X["a"])).samples == 64
+
+
+@pytest.mark.parametrize("form", ["names", "order"])
+def test_the_output_is_named_whose_label_is_wrong(form):
+    model, wrong = network(1, "sigmoid", 2), changed(CLASSES % 2, 3.0)
+    labels = {"y0": CLASSES % 2, "y1": wrong}
+    if form == "order":
+        model = keras.Model(model.input, list(model.output.values()))
+        labels = tuple(labels.values())
+    with pytest.raises(TrainingError, match=r"labels from 0 to 1 .* in '.+'\. Received: 3\."):
+        train(model, (X, labels))
+    # Another loss of that output takes it.
+    losses = ["binary_crossentropy", "mse"]
+    if form == "names":
+        losses = dict(zip(labels, losses, strict=True))
+    assert train(model, (X, labels), loss=losses).samples == 64
+
+
+@pytest.mark.parametrize("loss", ["binary_crossentropy", "mse"])
+def test_weights_of_rows_below_zero_are_refused(loss):
+    weights = changed(np.ones(64), -0.5)
+    with pytest.raises(TrainingError, match=r"weights of rows of at least 0\. Received: -0\.5"):
+        train(network(1, "sigmoid"), (X, CLASSES % 2, weights), loss=loss)
+
+
+def test_weights_of_rows_that_are_null_are_named():
+    weights = np.full(64, np.nan)
+    with pytest.raises(TrainingError, match=r"in the first batch, in the weights of rows"):
+        train(network(1, "sigmoid"), (X, CLASSES % 2, weights))
+
+
+@pytest.mark.parametrize("labels", [CLASSES, CLASSES[:, 0]], ids=["column", "vector"])
+def test_the_loss_of_classes_is_named_where_the_usual_one_does_not_fit(labels):
+    with pytest.raises(TrainingError, match=r"4\).*loss=.sparse_categorical_crossentropy"):
+        train(network(4, "softmax"), (X, labels))

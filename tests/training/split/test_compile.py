@@ -1,0 +1,58 @@
+"""Optimizers whose updates of a repeated row depend on the number of workers."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training import optimizers
+from training.split.compile import _warn_of_repeated_rows
+
+
+def first_update(optimizer, rows, gradients):
+    """The size of Adam's mean of squares after a step, of the row 1 of a table."""
+    table = keras.Variable(np.zeros((3, 1), "float32"))
+    optimizer.build([table])
+    gradient = tf.IndexedSlices(tf.constant(gradients), tf.constant(rows), (3, 1))
+    optimizer.apply([gradient], [table])
+    return float(optimizer._velocities[0].numpy()[1, 0])
+
+
+def test_keras_squares_the_gradients_of_a_repeated_row_one_by_one():
+    """In numpy: 0.3**2 + 0.5**2 against (0.3 + 0.5)**2, times 1 - beta_2."""
+    repeated, summed = ([1, 1], [[0.3], [0.5]]), ([1], [[0.8]])
+    keras_own = [first_update(keras.optimizers.Adam(0.01), *each) for each in (repeated, summed)]
+    np.testing.assert_allclose(keras_own, [0.001 * 0.34, 0.001 * 0.64], rtol=1e-4)
+    ours = [first_update(optimizers.Adam(0.01), *each) for each in (repeated, summed)]
+    np.testing.assert_allclose(ours, [0.001 * 0.64] * 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        keras.optimizers.Adam(),
+        keras.optimizers.RMSprop(),
+        keras.optimizers.SGD(clipnorm=1.0),
+        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()),
+    ],
+)
+def test_an_optimizer_that_takes_repeated_rows_one_by_one_is_named(optimizer):
+    own = getattr(optimizer, "inner_optimizer", optimizer)
+    with pytest.warns(UserWarning, match=f"Received: {type(own).__name__} of Keras"):
+        _warn_of_repeated_rows(optimizer)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optimizers.Adam(clipnorm=1.0),
+        optimizers.LossScaleOptimizer(optimizers.Adagrad()),
+        keras.optimizers.SGD(momentum=0.9),
+    ],
+)
+def test_optimizers_that_sum_repeated_rows_are_taken_in_silence(optimizer):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _warn_of_repeated_rows(optimizer)
