@@ -22,9 +22,9 @@ from workflow.transform.parquet_sink import ParquetSink
 from workflow.transform.pieces_in_order import in_order
 
 # Rows that are asked for at a time; the client divides them into requests.
-_ROWS = 65_536
+ROWS_OF_A_PART = 65_536
 # One piece is answered while the next one is encoded.
-_AT_ONCE = 2
+PARTS_AT_ONCE = 2
 
 
 def predict_to_parquet(
@@ -134,7 +134,7 @@ def _answers(
 ) -> Iterator[tuple[pl.DataFrame, str]]:
     def answer(piece: pl.LazyFrame) -> Iterator[tuple[pl.DataFrame, str]]:
         rows = piece.collect()
-        for part in rows.iter_slices(_ROWS) if rows.height else [rows]:
+        for part in rows.iter_slices(ROWS_OF_A_PART) if rows.height else [rows]:
             answered, version = client._answer(part)  # noqa: SLF001 - of a part of the table
             arrays = [
                 pl.col(name).arr.to_list()
@@ -144,5 +144,7 @@ def _answers(
             answered = answered.with_columns(arrays)
             yield pl.DataFrame(part.select(keep).to_dict() | answered.to_dict()), version
 
-    whole = in_order(lambda piece: list(answer(piece)), source.pieces(_ROWS), _AT_ONCE)
+    whole = in_order(
+        lambda piece: list(answer(piece)), source.pieces(ROWS_OF_A_PART), PARTS_AT_ONCE
+    )
     return chain.from_iterable(whole)

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 import time
 
 import polars as pl
@@ -17,6 +18,7 @@ from serving import (
     predict_to_parquet,
     scoring,
 )
+from serving.connection.calls import AsyncConnection, Connection
 
 TYPES = {"TYPE_INT64": TensorProto.INT64, "TYPE_FP32": TensorProto.FLOAT}
 ROWS = {"id": [3, 4], "other": [5, 6]}
@@ -132,70 +134,84 @@ def publish(repository, server):
     shutil.rmtree(folder)
 
 
-def published_within(connection, publish, *answers):
-    """Have versions published after the first, the second, ... answer of a connection."""
-    infer, versions = connection.infer, iter(answers)
+@pytest.fixture
+def published_within(publish, monkeypatch):
+    """Has versions published after the first, the second, ... answer that a client gets."""
+    kinds = Connection, AsyncConnection
+    sync_infer, async_infer = (kind.infer for kind in kinds)
 
-    def sync(*request):
-        answer = infer(*request)
-        if version := next(versions, None):
-            publish(version)
-        return answer
+    def run(*answers):
+        versions, one_at_a_time = iter(answers), threading.Lock()
 
-    async def of_asyncio(*request):
-        answer = await infer(*request)
-        if version := next(versions, None):
-            await asyncio.to_thread(publish, version)
-        return answer
+        def infer(*request):
+            answer = sync_infer(*request)
+            with one_at_a_time:  # a file's parts are read by threads
+                if version := next(versions, None):
+                    publish(version)
+            return answer
 
-    connection.infer = of_asyncio if asyncio.iscoroutinefunction(infer) else sync
+        async def infer_of_asyncio(*request):
+            answer = await async_infer(*request)
+            if version := next(versions, None):
+                await asyncio.to_thread(publish, version)
+            return answer
+
+        for kind, wrapped in zip(kinds, (infer, infer_of_asyncio), strict=True):
+            monkeypatch.setattr(kind, "infer", wrapped)
+
+    return run
 
 
-def sums(url, publish, versions, is_async):
-    """The answers for a table of three requests, within which versions are published."""
+def sums(url, is_async):
+    """The answers for a table of three requests."""
 
     async def ask():
         async with AsyncEnsembleClient(url, "numbered") as client:
-            published_within(client._entered().connection, publish, *versions)
             return await client.predict({"id": [10, 20, 30]})
 
     if is_async:
         return asyncio.run(ask())["sum"].tolist()
     with EnsembleClient(url, "numbered") as client:
-        published_within(client._connection, publish, *versions)
         return client.predict({"id": [10, 20, 30]})["sum"].tolist()
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_one_version_answers_all_rows_of_a_table(publish, url, is_async):
-    assert sums(url, publish, [0, 2], is_async) == [[12], [22], [32]]
+def test_one_version_answers_all_rows_of_a_table(published_within, url, is_async):
+    published_within(0, 2)
+    assert sums(url, is_async) == [[12], [22], [32]]
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_versions_that_change_all_the_time_are_an_error(publish, url, is_async):
+def test_versions_that_change_all_the_time_are_an_error(published_within, url, is_async):
+    published_within(2, 0, 3)
     with pytest.raises(ServerUnavailableError, match=r"one version for all rows.* versions 3, 2"):
-        sums(url, publish, [2, 0, 3], is_async)
+        sums(url, is_async)
 
 
-def written(url, publish, versions, folder, monkeypatch):
-    """The answers in a file for four parts, within which versions are published."""
-    monkeypatch.setattr(scoring, "_ROWS", 1)
-    monkeypatch.setattr(scoring, "_AT_ONCE", 1)
-    rows = pl.DataFrame({"id": [10, 20, 30, 40]})
-    with EnsembleClient(url, "numbered") as client:
-        published_within(client._connection, publish, *versions)
-        (file,) = predict_to_parquet(client, rows, folder)
-    return pl.read_parquet(file)["sum"].to_list()
+@pytest.fixture
+def write_scores(url, tmp_path, monkeypatch):
+    """Predicts for a table of four parts, and returns the answers in the file."""
+    monkeypatch.setattr(scoring, "ROWS_OF_A_PART", 1)
+    monkeypatch.setattr(scoring, "PARTS_AT_ONCE", 1)
+
+    def run():
+        with EnsembleClient(url, "numbered") as client:
+            rows = pl.DataFrame({"id": [10, 20, 30, 40]})
+            (file,) = predict_to_parquet(client, rows, tmp_path / "scores")
+        return pl.read_parquet(file)["sum"].to_list()
+
+    return run
 
 
-def test_one_version_answers_all_rows_of_files(publish, url, tmp_path, monkeypatch):
-    found = written(url, publish, [2], tmp_path / "scores", monkeypatch)
-    assert found == [12, 22, 32, 42]
+def test_one_version_answers_all_rows_of_files(published_within, write_scores):
+    published_within(2)
+    assert write_scores() == [12, 22, 32, 42]
 
 
-def test_versions_that_change_all_the_time_leave_no_files(publish, url, tmp_path, monkeypatch):
+def test_versions_that_change_all_the_time_leave_no_files(published_within, write_scores, tmp_path):
+    published_within(*range(2, 10))
     with pytest.raises(ServerUnavailableError, match="one version for all rows"):
-        written(url, publish, range(2, 10), tmp_path / "scores", monkeypatch)
+        write_scores()
     assert not [*tmp_path.glob("scores/*")]
 
 

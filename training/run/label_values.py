@@ -33,12 +33,12 @@ class LabelValues:
     def __init__(self, losses: Any) -> None:
         by_name = losses if isinstance(losses, Mapping) else {"": losses}
         self._losses = {name: _function(loss) for name, loss in by_name.items()}
-        # The host reads it after each call, as it reads the count of rows. Zero is never wrong.
-        with tf.device("/cpu:0"):
-            self._found = tf.Variable(tf.zeros([len(by_name) + 1]), trainable=False)
+        # Where the steps compute: a step that copied it to the host would wait for the GPU. The host reads
+        # it after each call of steps. Zero is never wrong.
+        self._found = tf.Variable(tf.zeros([len(by_name) + 1]), trainable=False)
 
     def look(self, y: Any, weight: Any) -> None:
-        """Keep the first unsuitable label of each output, and the first negative weight."""
+        """Keep an unsuitable label of each output, and a negative weight."""
         labels = {**y} if isinstance(y, Mapping) else keras.tree.flatten(y)
         if not isinstance(labels, dict) or len(labels) == len(self._losses) == 1:
             labels = dict(zip(self._losses, keras.tree.flatten(labels), strict=False))
@@ -46,13 +46,8 @@ class LabelValues:
             _unsuitable(labels[name], loss) if name in labels else 0.0
             for name, loss in self._losses.items()
         ]
-        weights = [
-            tf.reshape(tf.cast(each, tf.float32), [-1])
-            for each in keras.tree.flatten(weight)
-            if each is not None
-        ]
-        together = tf.concat([tf.zeros([0]), *weights], 0)
-        now = tf.stack([*found, _first(together, together < 0)])
+        weights = [_extreme(w, w < 0) for w in keras.tree.flatten(weight) if w is not None]
+        now = tf.stack([*found, tf.reduce_min(tf.stack([0.0, *weights]))])
         self._found.assign(tf.where(now != 0, now, self._found))
 
     def check(self) -> None:
@@ -87,18 +82,17 @@ def _function(loss: Any) -> Any:
 
 
 def _unsuitable(label: Any, loss: Any) -> Any:
-    """The first label that the loss does not take, else 0."""
+    """A label that the loss does not take, else 0."""
+    number = tf.cast(label, tf.float32)
     if loss in _CHANCES:
-        chance = tf.cast(label, tf.float32)
-        return _first(label, (chance < 0) | (chance > 1))
+        return _extreme(number, (number < 0) | (number > 1))
     if loss is keras.losses.sparse_categorical_crossentropy:
-        number = tf.cast(label, tf.float32)
-        return _first(label, number != tf.floor(number))
+        return _extreme(number, number != tf.floor(number))
     return 0.0
 
 
-def _first(values: Any, chosen: Any) -> Any:
-    """The first value that is chosen, else 0."""
-    values = tf.concat([[0.0], tf.reshape(tf.cast(values, tf.float32), [-1])], 0)
-    chosen = tf.concat([[False], tf.reshape(chosen, [-1])], 0)
-    return values[tf.argmax(tf.cast(chosen, tf.int32))]
+def _extreme(values: Any, chosen: Any) -> Any:
+    """The largest of the chosen values, or the least if none is above 0; 0 if none is chosen."""
+    values = tf.where(chosen, tf.cast(values, tf.float32), 0.0)
+    largest = tf.maximum(tf.reduce_max(values), 0.0)  # without values -inf and inf
+    return tf.where(largest > 0, largest, tf.minimum(tf.reduce_min(values), 0.0))

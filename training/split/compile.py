@@ -124,7 +124,7 @@ def compile_model(
             model, policy, has_gpu() if xla is None else xla, exchange
         )
         if exchange is not None and step.parts.lookup.trainable_variables:
-            _warn_of_repeated_rows(optimizer)
+            warn_of_repeated_rows(optimizer)
         loop.install(model, exchange)
         if exchange is not None and is_divided:
             loop.install_lookups(model, exchange)
@@ -145,7 +145,7 @@ def _optimizer(given: Any) -> keras.Optimizer:
     return given
 
 
-def _warn_of_repeated_rows(optimizer: keras.Optimizer) -> None:
+def warn_of_repeated_rows(optimizer: keras.Optimizer) -> None:
     """Warn of an optimizer whose update of a repeated row depends on how many workers there are."""
     own = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
     clips = any((own.clipnorm, own.clipvalue, own.global_clipnorm))

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from training import optimizers
-from training.split.compile import _warn_of_repeated_rows
+from training.split.compile import warn_of_repeated_rows
 
 
 def first_update(optimizer, rows, gradients):
@@ -41,7 +41,7 @@ def test_keras_squares_the_gradients_of_a_repeated_row_one_by_one():
 def test_an_optimizer_that_takes_repeated_rows_one_by_one_is_named(optimizer):
     own = getattr(optimizer, "inner_optimizer", optimizer)
     with pytest.warns(UserWarning, match=f"Received: {type(own).__name__} of Keras"):
-        _warn_of_repeated_rows(optimizer)
+        warn_of_repeated_rows(optimizer)
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_an_optimizer_that_takes_repeated_rows_one_by_one_is_named(optimizer):
 def test_optimizers_that_sum_repeated_rows_are_taken_in_silence(optimizer):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _warn_of_repeated_rows(optimizer)
+        warn_of_repeated_rows(optimizer)
