@@ -192,7 +192,7 @@ def train(
         record_fits(model, fits)
         common = _common(train_data, epochs, first, precision, steps)
         common |= {"fit of the features": fits, "class_weight": setting(class_weight)}
-        agree(workers, common, _other_share(workers, train_data))
+        agree(workers, common, _other_share(workers, train_data), _own_data(train_data))
         if first >= epochs:
             # As `fit` ends: with use_ema the model then has the average of its weights.
             model.optimizer.finalize_variable_values(model.trainable_variables)
@@ -251,6 +251,12 @@ def _other_share(workers: Workers, data: Any) -> str:
         f"{workers.name(workers.rank)}, as of the worker, so that every row is trained on once. "
         f"Received: global_size={data.global_size} and global_rank={data.global_rank}."
     )
+
+
+def _own_data(data: Any) -> str:
+    """The digest of a loader's data of which it takes all rows; "" where it takes a share."""
+    is_whole = isinstance(data, KerasSequenceLoader) and data.global_size == 1
+    return data.data_digest() if is_whole else ""
 
 
 def _order(data: KerasSequenceLoader) -> dict[str, Any]:

@@ -217,6 +217,7 @@ def different(rows, workers):
         "fit": run(other_fit),
         "share": run(data=load(rows, "lists", 0, workers.size)),
         "shares": run(data=load(rows, "lists", rank, workers.size + 1)),
+        "whole": run(data=load(rows, "lists", 0, 1)),
         "epochs": run(epochs=1 + rank),
         "split": run(split=False),
         "loss": run(loss=keras.losses.BinaryCrossentropy(reduction="sum")),

@@ -18,25 +18,28 @@ from training.private import compiled_with, layers_of
 _COMPILED = ("loss", "loss_weights", "metrics", "weighted_metrics")
 
 
-def agree(workers: Workers, settings: Mapping[str, Any], fault: str = "") -> None:
+def agree(
+    workers: Workers, settings: Mapping[str, Any], fault: str = "", own_data: str = ""
+) -> None:
     """Compare settings with those of the other workers, which call this function too.
 
     Args:
         workers: all workers.
         settings: values that JSON can hold, by the names that an error shows.
         fault: an error that this worker has found, "" for none.
+        own_data: the digest of data that this worker does not share, "" for none.
 
     Raises:
-        TrainingError: another worker has others, or one has found an error, which is raised on all
-            workers; or one is lost.
+        TrainingError: another worker has others, or the same data, or one has found an error, which is
+            raised on all workers; or one is lost.
     """
     if workers.collectives is None:
         return
     # By their types: a text of another object may hold its address.
-    own = json.dumps([settings, fault], default=lambda value: type(value).__name__)
+    own = json.dumps([settings, fault, own_data], default=lambda value: type(value).__name__)
     with together(workers):
         texts = workers.collectives.texts(own)
-    (first, *others), faults = zip(*map(json.loads, texts), strict=True)
+    (first, *others), faults, digests = zip(*map(json.loads, texts), strict=True)
     for rank, other in enumerate(others, start=1):
         for name in [*first, *other]:
             if first.get(name) != other.get(name):
@@ -48,6 +51,14 @@ def agree(workers: Workers, settings: Mapping[str, Any], fault: str = "") -> Non
                 )
     if found := next(filter(None, faults), ""):
         raise TrainingError(found)
+    for rank, digest in enumerate(digests):
+        if digest and digest in digests[:rank]:
+            raise TrainingError(
+                "Expected rows of its own for each worker, so that every row is trained on once. Received: "
+                f"all of the same data ({digest}) on {workers.name(digests.index(digest))} and "
+                f"{workers.name(rank)}. Pass the loader global_size=workers.size and "
+                "global_rank=workers.rank."
+            )
 
 
 def fingerprint(

@@ -135,6 +135,7 @@ def test_operations_leave_no_threads_behind(found):
         ("fit", ["the same fit of the features. Received: user=digest 0 on worker 0"]),
         ("share", ["global_rank=1 of the loader on worker 1 (localhost:", "global_rank=0."]),
         ("shares", ["of the loader on worker 0 (localhost:", "and global_rank=0."]),
+        ("whole", ["rows of its own for each worker", "180 rows, ", "on worker 0 (localhost:"]),
         ("epochs", ["the same number of epochs. Received: 1 on worker 0", "2 on worker 1"]),
         ("split", ["Expected split=True for several workers"]),
         ("loss", ["the mean over rows", 'Received: BinaryCrossentropy(reduction="sum")']),
