@@ -27,7 +27,7 @@ class LabelValues:
         >>> labels.look(tf.constant([[1.0], [1.5]]), None)
         >>> labels.check()
         Traceback (most recent call last):
-        training.errors.TrainingError: Expected whole numbers as labels of ... Received: 1.5. ...
+        training.errors.TrainingError: Expected whole numbers as labels for ... Received: 1.5. ...
     """
 
     def __init__(self, losses: Any) -> None:
