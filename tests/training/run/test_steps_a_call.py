@@ -94,7 +94,7 @@ def test_the_loss_curve_is_of_rows(path, steps):
 
 def test_a_run_given_up_within_an_epoch_goes_on(path, single, tmp_path):
     with pytest.raises(InterruptedError):
-        fit(path, 8, checkpoint=tmp_path, stop=STEPS + 8)
+        fit(path, 8, checkpoint=tmp_path, stop=STEPS + 16)
     network, report, told = fit(path, 32, checkpoint=tmp_path)
     assert report.samples == ROWS - 8 * BATCH
     assert told.batches == [31, 63]
