@@ -15,7 +15,7 @@ from serving.embedded.administration import Administration
 from serving.embedded.flags import admin_headers
 from serving.embedded.healing import Healer, Patient
 from serving.embedded.installation import find_tritonserver
-from serving.embedded.process import ServerProcess
+from serving.embedded.process import GIVEN_UP, ServerProcess
 from serving.embedded.publication import LiveServer
 from serving.embedded.repository import models_to_load, steps_of
 from serving.errors import ServerError
@@ -181,10 +181,10 @@ class TritonServer:
                 process = self._launch(models, self._ports, self._log_file, load_threads=threads)
                 self._await_ready(process, deadline)
                 break
-            except BaseException:
+            except BaseException as error:
                 self._stop()
                 is_last = attempt == _ATTEMPTS - 1
-                if is_last or not (self._process and self._process.lost_a_race()):
+                if is_last or not (self._process and self._process.lost_a_race(str(error))):
                     raise
 
     def _restart(self, load_threads: int | None = None) -> None:
@@ -326,7 +326,8 @@ class TritonServer:
                     live.load(model)
                     break
                 except ProbeError as error:
-                    if attempt == _ATTEMPTS - 1 or not process.ended_in_a_race():
+                    lost = GIVEN_UP in str(error) or process.ended_in_a_race()
+                    if attempt == _ATTEMPTS - 1 or not lost:
                         text = f"The model {model} could not be loaded: {error}"
                         raise process.failure(text) from error
                 self._restart(load_threads=1)

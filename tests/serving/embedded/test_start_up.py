@@ -34,27 +34,45 @@ class TritonPythonModel:
         ]
 """
 
-# A model that damages the memory it shares with the server when it loads for the first time, or always.
-DAMAGING = """
-import re
+# A model whose process stands still for two seconds, once, so that Triton gives it up: while it is imported,
+# or in its first request.
+STANDING_STILL = """
+import os
+import signal
+import subprocess
 from pathlib import Path
 import triton_python_backend_utils as pb_utils
 
-class TritonPythonModel:
-    def initialize(self, args):
-        begun = Path(args["model_repository"]) / "begun"
-        if begun.exists() and %r == "once":
-            return
+def stand_still():
+    begun = Path(__file__).parents[1] / "begun"
+    if not begun.exists():
         begun.touch()
-        for region in set(re.findall("/dev/shm/.*", Path("/proc/self/maps").read_text())):
-            with open(region, "r+b") as memory:
-                memory.write(b"\\xff" * Path(region).stat().st_size)
+        subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
 
+if %(phase)r == "import":
+    stand_still()
+
+class TritonPythonModel:
     def execute(self, requests):
+        if %(phase)r == "request":
+            stand_still()
         return [
             pb_utils.InferenceResponse([pb_utils.Tensor("y", request.inputs()[0].as_numpy())])
             for request in requests
         ]
+"""
+
+# A model that damages the memory it shares with the server whenever it loads.
+DAMAGING = """
+import re
+from pathlib import Path
+
+class TritonPythonModel:
+    def initialize(self, args):
+        for region in set(re.findall("/dev/shm/.*", Path("/proc/self/maps").read_text())):
+            with open(region, "r+b") as memory:
+                memory.write(b"\\xff" * Path(region).stat().st_size)
 """
 
 
@@ -67,28 +85,30 @@ def test_as_many_models_load_at_once_as_there_are_processors(tmp_path, monkeypat
         assert len(server.models) == MODELS
 
 
-def test_a_start_is_repeated_after_damage_to_shared_memory(tmp_path):
-    model = python_model(tmp_path / "damaging", DAMAGING % "once")
+@pytest.mark.parametrize("phase", ["import", "request"])
+def test_a_start_is_repeated_in_which_triton_gives_a_process_up(tmp_path, phase):
+    model = python_model(tmp_path / "still", STANDING_STILL % {"phase": phase})
     with TritonServer(tmp_path) as server:
         assert (model / "begun").exists()
         assert server.is_ready()
 
 
 def test_damage_at_each_start_is_an_error(tmp_path):
-    python_model(tmp_path / "damaging", DAMAGING % "always")
+    python_model(tmp_path / "damaging", DAMAGING)
     with pytest.raises(ServerError, match=r"ended during its start[\s\S]*lock_exception"):
         TritonServer(tmp_path).start()
 
 
-def test_a_load_is_repeated_after_damage_to_shared_memory(tmp_path):
+@pytest.mark.parametrize("phase", ["import", "request"])
+def test_a_load_is_repeated_in_which_triton_gives_a_process_up(tmp_path, phase):
     for name in ("plain", "other"):
         python_model(tmp_path / name, WAITING % 1)
-    python_model(tmp_path / "damaging", DAMAGING % "once")
+    python_model(tmp_path / "still", STANDING_STILL % {"phase": phase})
     with TritonServer(tmp_path, models=["plain", "other"]) as server:
         at = server.grpc_url
-        server.load("damaging")
+        server.load("still")
         assert server.grpc_url == at
-        assert server.models == ("plain", "other", "damaging")
+        assert server.models == ("plain", "other", "still")
         assert server.is_ready()
 
 
@@ -104,7 +124,7 @@ def test_a_load_that_fails_without_a_log_is_an_error_of_ours(tmp_path):
 
 def test_damage_at_each_load_is_an_error(tmp_path):
     python_model(tmp_path / "plain", WAITING % 1)
-    python_model(tmp_path / "damaging", DAMAGING % "always")
+    python_model(tmp_path / "damaging", DAMAGING)
     error = pytest.raises(ServerError, match=r"damaging could not be loaded[\s\S]*lock_exception")
     with TritonServer(tmp_path, models=["plain"]) as server, error:
         server.load("damaging")
