@@ -85,7 +85,7 @@ _BUSY = {
 _NOT_READY = "is not at ready state"
 _UNKNOWN_MODEL = "Request for unknown model"
 # Message of a server whose process of a Python model has ended, or has not run for a second.
-_LOST_PROCESS = re.compile(r"Stub process .*is not healthy")
+LOST_PROCESS = re.compile(r"Stub process .*is not healthy")
 # The whole message for calls under way when a server stops.
 _CANCELLED = "CANCELLED"
 
@@ -107,7 +107,7 @@ def refusal(code: str, message: str, url: str, *, was_served: bool = False) -> C
     text = message.strip()
     if was_served and (_UNKNOWN_MODEL in text or text == _CANCELLED):
         code = "UNAVAILABLE"
-    if _LOST_PROCESS.search(text):
+    if LOST_PROCESS.search(text):
         code = "UNAVAILABLE"
     if advice := _advice(code, text, url):
         text = f"{text.removesuffix('.')}. {advice}"
@@ -127,7 +127,7 @@ def _advice(code: str, text: str, url: str) -> str:
             f"The server at {url} had this model before: it stops, or loads the model again. Send the "
             "request again later, which `retries` does."
         )
-    if _LOST_PROCESS.search(text):
+    if LOST_PROCESS.search(text):
         return (
             f"The server at {url} has lost a process of the model: it has crashed, which the server's log "
             "shows, or the machine did not run it for a second. Start the server again, which "

@@ -192,7 +192,7 @@ def train(
         record_fits(model, fits)
         common = _common(train_data, epochs, first, precision, steps)
         common |= {"fit of the features": fits, "class_weight": setting(class_weight)}
-        agree(workers, common, _other_share(workers, train_data), _own_data(train_data))
+        agree(workers, common, _other_share(workers, train_data), _own_data(workers, train_data))
         if first >= epochs:
             # As `fit` ends: with use_ema the model then has the average of its weights.
             model.optimizer.finalize_variable_values(model.trainable_variables)
@@ -253,10 +253,11 @@ def _other_share(workers: Workers, data: Any) -> str:
     )
 
 
-def _own_data(data: Any) -> str:
-    """The digest of a loader's data of which it takes all rows; "" where it takes a share."""
-    is_whole = isinstance(data, KerasSequenceLoader) and data.global_size == 1
-    return data.data_digest() if is_whole else ""
+def _own_data(workers: Workers, data: Any) -> str:
+    """The digest of data of which one of several workers' loaders takes all rows; "" of other data."""
+    if workers.size == 1 or not isinstance(data, KerasSequenceLoader) or data.global_size > 1:
+        return ""  # A digest reads the footers of all files.
+    return data.data_digest()
 
 
 def _order(data: KerasSequenceLoader) -> dict[str, Any]:

@@ -382,8 +382,8 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _files(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The files of weights, each with its checksum: those of the best epochs, and the last."""
-    return [*content["best"].values(), content]
+    """The files of weights, each once with its checksum: those of the best epochs, and the last."""
+    return [*{one["weights"]: one for one in (*content["best"].values(), content)}.values()]
 
 
 def _expect_sum(weights: Path, expected: str) -> None:

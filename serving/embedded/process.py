@@ -18,7 +18,7 @@ from serving.embedded.administration import Administration
 from serving.embedded.flags import ServerFlags, server_flags
 from serving.embedded.installation import Installation, cache_directory, prepare
 from serving.embedded.supervisor import Job
-from serving.errors import ServerError
+from serving.errors import LOST_PROCESS, ServerError
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
@@ -27,10 +27,8 @@ LAST_LINES = 30
 # Seconds in which a server that crashes has written its trace and ended.
 _ENDS_WITHIN = 5.0
 # What the log says of a start that may succeed at once: another process took a free port before the
-# server bound it; Triton gave a Python model's process up while it loaded, or in its first request, which
-# the answer says, as decision 42 describes.
-GIVEN_UP = "is not healthy"
-_RACES = ("already in use", "boost::interprocess::lock_exception", GIVEN_UP)
+# server bound it; Triton gave a Python model's process up while it loaded, as decision 42 describes.
+_RACES = ("already in use", "boost::interprocess::lock_exception")
 _PLAIN = re.compile(r"[A-Za-z0-9/._+=@%:,~-]+")
 # Log messages of the server when it begins to load a model, and when it has loaded it.
 _BEGUN, _DONE = re.compile(r'"loading: (\S+):\d+"'), re.compile(r"successfully loaded '(\S+)'")
@@ -173,9 +171,9 @@ class ServerProcess:
         return all(_answers(port) for port in ports if port is not None)
 
     def lost_a_race(self, error: str = "") -> bool:
-        """Whether the log, or the error of a start, reports what another start avoids: see `_RACES`."""
+        """Whether another start avoids what the log reports, or the error of a start: see `_RACES`."""
         log = self._log_bytes()[self._log_begin :].decode(errors="replace")
-        return any(race in log + error for race in _RACES)
+        return any(race in log for race in _RACES) or LOST_PROCESS.search(error) is not None
 
     def _log_bytes(self) -> bytes:
         """The log; nothing if somebody removed it."""

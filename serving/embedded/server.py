@@ -15,10 +15,10 @@ from serving.embedded.administration import Administration
 from serving.embedded.flags import admin_headers
 from serving.embedded.healing import Healer, Patient
 from serving.embedded.installation import find_tritonserver
-from serving.embedded.process import GIVEN_UP, ServerProcess
+from serving.embedded.process import ServerProcess
 from serving.embedded.publication import LiveServer
 from serving.embedded.repository import models_to_load, steps_of
-from serving.errors import ServerError
+from serving.errors import LOST_PROCESS, ServerError
 from triton_models.healthcheck import ProbeError
 from workflow.picture.markup import table
 from workflow.progress.stage import at_work, counted, restart, showing
@@ -326,7 +326,7 @@ class TritonServer:
                     live.load(model)
                     break
                 except ProbeError as error:
-                    lost = GIVEN_UP in str(error) or process.ended_in_a_race()
+                    lost = LOST_PROCESS.search(str(error)) or process.ended_in_a_race()
                     if attempt == _ATTEMPTS - 1 or not lost:
                         text = f"The model {model} could not be loaded: {error}"
                         raise process.failure(text) from error
