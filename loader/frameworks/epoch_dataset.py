@@ -14,7 +14,7 @@ from loader.opening.open_loader import Opened
 from loader.options import check_counts
 from loader.tensorflow.batch_iterator import BatchIterator
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
-from loader.tensorflow.sized_dataset import SizedDataset
+from loader.tensorflow.sized_dataset import SizedDataset, refuse_reader
 from loader.tensorflow.tensors import Transport
 from loader.tensorflow.workers import replicas_of_worker
 
@@ -28,12 +28,12 @@ class EpochDataset(LoaderMethods, SizedDataset):
 
     def __init__(self, opened: Opened) -> None:
         self._take(opened)
-        dataset = _dataset_of(self._epochs, self._transport)
-        SizedDataset.__init__(self, dataset, self._epochs.steps)
+        self._dataset = _dataset_of(self._epochs, self._transport)
+        SizedDataset.__init__(self, self._dataset, self._epochs.steps)
 
     def __iter__(self) -> BatchIterator:
         """One epoch, as an iterator over batches of eager tensors."""
-        return BatchIterator(self, self._epochs.stream(), self._transport)
+        return BatchIterator(self._dataset, self._epochs.stream(), self._transport)
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> SizedDataset:
         """`tf.data.Dataset.map`, keeping the length.
@@ -52,13 +52,21 @@ class EpochDataset(LoaderMethods, SizedDataset):
         """
         if self.device == "cpu":
             return super().map(map_func, *args, **kwargs)
-        return self._map_where_used(self, map_func)
+        return self._with_size(self._dataset, len(self)).map(map_func)
 
-    def _map_where_used(self, dataset: SizedDataset, map_func: Callable[..., Any]) -> SizedDataset:
+    def _check_reader(self) -> None:
+        if self.device != "cpu":
+            refuse_reader(self._transport.device)
+
+    def _readable(self) -> tf.data.Dataset:
+        return self._dataset
+
+    def _with_size(self, dataset: tf.data.Dataset, size: int) -> SizedDataset:
+        if self.device == "cpu":
+            return SizedDataset(dataset, size)
         from loader.tensorflow.batch_spec import MappedDataset  # noqa: PLC0415 - only where there is a GPU
 
-        size = int(dataset.cardinality())
-        return MappedDataset(dataset, size, self._transport.device, map_func)
+        return MappedDataset(dataset, size, self._transport.device)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> SizedDataset:
         """Epochs one after another as one dataset, for `fit` with `steps_per_epoch`.
@@ -76,15 +84,22 @@ class EpochDataset(LoaderMethods, SizedDataset):
         del name
         epochs = None if count in {None, -1} else check_counts(count=count)[0]
         dataset = _dataset_of(self._epochs, self._transport, epochs)
-        return dataset if self.device == "cpu" else self._map_where_used(dataset, _unchanged)
+        return (
+            dataset
+            if self.device == "cpu"
+            else self._with_size(dataset, int(dataset.cardinality()))
+        )
 
     def as_dataset(self) -> tf.data.Dataset:
         """The loader as a plain `tf.data.Dataset` of known length.
 
+        On a GPU, of the transformations of `tf.data` only `map`, `repeat`, `take`, `skip` and
+        `prefetch` read a loader; the others are refused.
+
         Example:
             >>> dataset = train.as_dataset().prefetch(1)  # doctest: +SKIP
         """
-        return SizedDataset(self, len(self))
+        return self._with_size(self._dataset, len(self))
 
     def distribute(self, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
         """Batches for the replicas of a strategy: in each step every replica takes one.
@@ -111,7 +126,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
                 'Pass device="cpu" to it.'
             )
         replicas = replicas_of_worker(strategy, self._epochs.settings.share.size)
-        dataset = SizedDataset(self, -(-len(self) // replicas))
+        dataset = SizedDataset(self._dataset, -(-len(self) // replicas))
         return strategy.distribute_datasets_from_function(lambda _: dataset)
 
 
@@ -125,7 +140,3 @@ def _dataset_of(epochs: Epochs, transport: Transport, count: int | None = 1) -> 
         dataset = dataset.with_options(options)
     size = tf.data.INFINITE_CARDINALITY if count is None else epochs.steps * count
     return SizedDataset(dataset, size, keep=generator)
-
-
-def _unchanged(*batch: Any) -> Any:
-    return batch if len(batch) > 1 else batch[0]

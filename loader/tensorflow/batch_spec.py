@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from loader.errors import LoaderError
-from loader.tensorflow.private import element_of, parts_of
-from loader.tensorflow.sized_dataset import SizedDataset
+from loader.tensorflow.private import HandleDataset, element_of, handle_of, parts_of
+from loader.tensorflow.sized_dataset import SizedDataset, refuse_reader
 
 Make = Callable[[Sequence[Any]], Any]
 
@@ -55,6 +55,10 @@ def batch_spec(parts: Sequence[tf.TensorSpec], make: Make) -> tf.TypeSpec:
     return BatchSpec()
 
 
+def _unchanged(*batch: Any) -> Any:
+    return batch if len(batch) > 1 else batch[0]
+
+
 class MappedDataset(SizedDataset):
     """A dataset on a GPU with a function that is applied where a batch is used.
 
@@ -62,11 +66,15 @@ class MappedDataset(SizedDataset):
         dataset: a dataset on the GPU whose elements have a `batch_spec`.
         size: the number of elements in one pass.
         device: TensorFlow's name of the GPU.
-        function: applied to `x, y`, or to `x` where there are no labels.
+        function: applied to `x, y`, or to `x` where there are no labels; by default nothing is.
     """
 
     def __init__(
-        self, dataset: tf.data.Dataset, size: int, device: str, function: Callable[..., Any]
+        self,
+        dataset: tf.data.Dataset,
+        size: int,
+        device: str,
+        function: Callable[..., Any] = _unchanged,
     ) -> None:
         super().__init__(dataset, size)
         self._device = device
@@ -77,12 +85,22 @@ class MappedDataset(SizedDataset):
             return function(*batch) if isinstance(batch, tuple) else function(batch)
 
         self._spec = batch_spec(parts_of(before), make)
+        self._read = HandleDataset(handle_of(dataset), self._spec, [dataset])
 
     def __iter__(self) -> Any:
         """One epoch."""
         with tf.device(self._device):
-            return super().__iter__()
+            return iter(self._read)
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> MappedDataset:  # noqa: ARG002
         """`tf.data.Dataset.map`; nothing runs in parallel."""
-        return MappedDataset(self, self._size, self._device, map_func)
+        return MappedDataset(self._read, self._size, self._device, map_func)
+
+    def _check_reader(self) -> None:
+        refuse_reader(self._device)
+
+    def _readable(self) -> tf.data.Dataset:
+        return self._read
+
+    def _with_size(self, dataset: tf.data.Dataset, size: int) -> MappedDataset:
+        return MappedDataset(dataset, size, self._device)

@@ -52,6 +52,15 @@ class HandleDataset(tf.data.Dataset, metaclass=OwnNames):
         """Dtypes and shapes of an element, as `tf.TypeSpec`s in its structure."""
         return self._spec
 
+    @property
+    def _variant_tensor(self) -> tf.Tensor:
+        """The handle, which TensorFlow's transformations and iterators ask for."""
+        self._check_reader()
+        return super()._variant_tensor
+
+    def _check_reader(self) -> None:
+        """Raise an error if TensorFlow cannot read the elements."""
+
     def _inputs(self) -> list[tf.data.Dataset]:
         return self._sources
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from loader.errors import LoaderError
 from loader.tensorflow.private import HandleDataset, handle_of
 
 
@@ -58,27 +59,63 @@ class SizedDataset(HandleDataset):
 
     def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
         """`tf.data.Dataset.prefetch`, keeping the length."""
-        return SizedDataset(super().prefetch(*args, **kwargs), self._size)
+        return self._with_size(
+            tf.data.Dataset.prefetch(self._readable(), *args, **kwargs), self._size
+        )
+
+    def repeat(self, count: Any = None, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        """`tf.data.Dataset.repeat`, with a length if `count` is a number or None."""
+        repeated = tf.data.Dataset.repeat(self._readable(), count, *args, **kwargs)
+        number = -1 if count is None else _known(count)
+        if number is None:
+            return repeated
+        is_endless = number < 0 or self._size == tf.data.INFINITE_CARDINALITY
+        size = tf.data.INFINITE_CARDINALITY if is_endless else self._size * number
+        return self._with_size(repeated, size)
 
     def take(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.take`, with a length if `count` is a number."""
-        taken = super().take(count, *args, **kwargs)
+        taken = tf.data.Dataset.take(self._readable(), count, *args, **kwargs)
         number = _known(count)
         if number is None:
             return taken
         everything = number < 0 or 0 <= self._size <= number
-        return SizedDataset(taken, self._size if everything else number)
+        return self._with_size(taken, self._size if everything else number)
 
     def skip(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.skip`, with a length if `count` is a number."""
-        rest = super().skip(count, *args, **kwargs)
+        rest = tf.data.Dataset.skip(self._readable(), count, *args, **kwargs)
         number = _known(count)
         if number is None:
             return rest
         if number < 0:
-            return SizedDataset(rest, 0)
+            return self._with_size(rest, 0)
         is_endless = self._size == tf.data.INFINITE_CARDINALITY
-        return SizedDataset(rest, self._size if is_endless else max(0, self._size - number))
+        return self._with_size(rest, self._size if is_endless else max(0, self._size - number))
+
+    def _readable(self) -> tf.data.Dataset:
+        """The same elements, for transformations that only pass them on."""
+        return self
+
+    def _with_size(self, dataset: tf.data.Dataset, size: int) -> SizedDataset:
+        """A dataset made from this one, with its length."""
+        return SizedDataset(dataset, size)
+
+
+def refuse_reader(device: str) -> NoReturn:
+    """Refuse a transformation of TensorFlow, which reads on the host what a GPU's memory has.
+
+    Args:
+        device: TensorFlow's name of the GPU.
+
+    Raises:
+        LoaderError: in any case.
+    """
+    raise LoaderError(
+        "Expected map, repeat, take, skip or prefetch, the transformations of tf.data that work on a "
+        f"GPU. Received: another one, of a loader on {device}. "
+        'Pass device="cpu" to the loader.'
+    )
 
 
 def _known(count: Any) -> int | None:

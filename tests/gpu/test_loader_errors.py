@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import kernels
+import polars as pl
 import pytest
+import tensorflow as tf
 from damage_pages import break_pages
 
-from loader import LoaderError
+from loader import KerasSequenceLoader, LoaderError
 from loader.errors import DamagedError
 from loader.files.skipped import Skipped
 from loader.gpu.cuda import gpu_lives, is_busy, prepare_memory, tell_gpu_errors, use_device
@@ -22,6 +24,31 @@ pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.skipif(os.environ.get("TEST_DEVICE") == "cpu", reason="needs an NVIDIA GPU"),
 ]
+
+
+TRANSFORMATIONS = {
+    "enumerate": tf.data.Dataset.enumerate,
+    "zip": lambda data: tf.data.Dataset.zip((data, tf.data.Dataset.range(9))),
+    "filter": lambda data: data.filter(lambda _, y: tf.reduce_sum(y) > 0),
+    "shuffle": lambda data: data.shuffle(2),
+    "cache": lambda data: data.cache(),
+    "concatenate": lambda data: data.concatenate(data),
+    "map of tf.data": lambda data: tf.data.Dataset.map(data, lambda x, _: x),
+    "unbatch": lambda data: data.unbatch(),
+}
+SUMS = [45, 145, 245, 345]
+# Each with the sums of its batches.
+FACES = {
+    "loader": lambda loader: (loader, SUMS),
+    "as_dataset": lambda loader: (loader.as_dataset(), SUMS),
+    "map": lambda loader: (loader.map(lambda x, y: (x, y)), SUMS),
+    "repeat": lambda loader: (loader.repeat(1), SUMS),
+    "take": lambda loader: (loader.take(3), SUMS[:3]),
+    "skip": lambda loader: (loader.skip(1), SUMS[1:]),
+    "prefetch": lambda loader: (loader.prefetch(1), SUMS),
+    "map, take, repeat": lambda loader: (loader.map(lambda x, y: (x, y)).take(2).repeat(2), 2 * SUMS[:2]),
+    "take, map": lambda loader: (loader.take(3).map(lambda x, y: ({"item": x["item"] + 1}, y)), [55, 155, 255]),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -98,3 +125,18 @@ def test_an_error_of_a_living_gpu_names_the_rows(opened):
     with pytest.raises(LoaderError, match=told) as caught, tell_gpu_errors(pieces[:1]):
         raise OverflowError("overflow")
     assert "new process" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+@pytest.mark.parametrize("face", FACES)
+def test_a_transformation_on_the_host_is_refused(tmp_path, face, name):
+    frame = pl.DataFrame({"item": list(range(40)), "label": [0, 1] * 20})
+    frame.write_parquet(tmp_path / "rows.parquet")
+    loader = KerasSequenceLoader(
+        tmp_path, 10, ["label"], cat_names=["item"], shuffle=False, device="gpu:0"
+    )
+    data, sums = FACES[face](loader)
+    with pytest.raises(LoaderError, match=r'map, repeat, take.* device="cpu"'):
+        TRANSFORMATIONS[name](data)
+    assert len(data) == len(sums)
+    assert [int(tf.reduce_sum(x["item"])) for x, _ in data] == sums

@@ -109,6 +109,38 @@ def test_map_is_applied_where_a_batch_is_used(device_dataset):
         assert weight.shape == x["price"].shape
 
 
+def test_whole_batches_are_passed_on_and_the_function_applied_after_them(device_dataset):
+    data = MappedDataset(device_dataset, 4, "/cpu:0")
+    ids = [x["id"].numpy().tolist() for x, _ in device_dataset]
+    passed = data.take(3).repeat(2).skip(1).prefetch(1)
+    assert [x["id"].numpy().tolist() for x, _ in passed] == (ids[:3] * 2)[1:]
+    assert len(passed) == 5
+    mapped = passed.map(lambda x, _: x["id"] + 1)
+    assert [x.numpy().tolist() for x in mapped] == [
+        (np.array(b) + 1).tolist() for b in (ids[:3] * 2)[1:]
+    ]
+    assert data.repeat().cardinality() == tf.data.INFINITE_CARDINALITY
+
+
+def test_what_reads_on_the_host_is_refused(device_dataset):
+    """TensorFlow takes the addresses of a GPU for the host's: the process would end."""
+    data = MappedDataset(device_dataset, 4, "/cpu:0")
+    for read in (
+        lambda: data.filter(lambda _, y: tf.size(y) > 0),
+        lambda: data.take(2).filter(lambda _, y: tf.size(y) > 0),
+        lambda: tf.data.Dataset.map(data, lambda x, _: x),
+        lambda: tf.data.Dataset.zip((data, tf.data.Dataset.range(4))),
+        lambda: tf.data.Dataset.range(4).concatenate(data),
+        data.enumerate,
+        data.unbatch,
+        data.cache,
+    ):
+        with pytest.raises(
+            LoaderError, match=r"map, repeat, take, skip or prefetch.*device=\"cpu\""
+        ):
+            read()
+
+
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
 def test_keras_fits_to_it(device_dataset, steps_per_execution):
     numbers = lambda x, y: (  # noqa: E731
