@@ -104,7 +104,8 @@ def train(
             `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
             is a checkpoint, training resumes from it, to the same weights as without the
             interruption, also with `patience`, `EarlyStopping` and `ReduceLROnPlateau`; other callbacks
-            that count epochs begin anew. If it is from the last epoch, or the run has ended early,
+            that count epochs begin anew. The learning rate is that of the checkpoint, unless the optimizer
+            has another one than when the run began. If it is from the last epoch, or the run has ended early,
             nothing is left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
@@ -170,7 +171,7 @@ def train(
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     if saver is not None:
         saver.callbacks = deciding
-    watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saved=saver is not None)
+    watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
     lines = EpochLines(watch)
     followers = [
         *([] if workers.size == 1 else [FirstValidation(workers)]),
