@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
+from loader.tensorflow.sized_dataset import SizedDataset
 from training.errors import TrainingError
 from training.gather_tables import whole_tables
 from training.gpu import has_gpu
@@ -273,11 +274,12 @@ def _order(data: KerasSequenceLoader) -> dict[str, Any]:
 
 
 def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-    if isinstance(data, KerasSequenceLoader) and any(
+    if isinstance(data, SizedDataset) and any(  # a loader, mapped or not
         isinstance(one, keras.callbacks.BackupAndRestore) for one in callbacks
     ):
         raise TrainingError(
-            "Expected train(checkpoint=folder) to resume with a KerasSequenceLoader. Received: "
+            "Expected train(checkpoint=folder) to resume with a KerasSequenceLoader, or with a mapped one "
+            "checkpoint=LoaderCheckpoint(loader, folder). Received: "
             "keras.callbacks.BackupAndRestore, which does not save the loader's position: after an "
             "interruption the rows would come in the order of the first epoch again."
         )

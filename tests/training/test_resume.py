@@ -432,7 +432,8 @@ def test_a_checkpoint_before_the_callbacks_that_it_saves_is_refused(noise, tmp_p
 def test_a_backup_without_the_position_of_the_loader_is_refused(tmp_path):
     model, loader = make(write(tmp_path / "data", 200))
     backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
-    with pytest.raises(TrainingError, match=r"checkpoint=folder.*Received: .*BackupAndRestore"):
-        train(model, loader, callbacks=[backup])
+    for data in (loader, loader.map(lambda x, y: (x, 1 - y))):
+        with pytest.raises(TrainingError, match=r"checkpoint=folder.*Received: .*BackupAndRestore"):
+            train(model, data, callbacks=[backup])
     rows = next(iter(loader))
     assert train(model, tf.data.Dataset.from_tensors(rows), callbacks=[backup]).samples == 64
