@@ -29,6 +29,7 @@ from workflow.schema.tags import fits_of, other_fits
 _FORMAT = 6
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
+_NUMBER = re.compile(r"_\d+(?=/)")
 # Callbacks of Keras that decide by earlier epochs, and the attributes in which they keep these.
 _DECIDING = (
     keras.callbacks.EarlyStopping,
@@ -421,8 +422,14 @@ def _learning_rate(model: keras.Model) -> float | None:
 
 
 def _metrics_of(model: keras.Model) -> dict[str, keras.Variable]:
-    """The state of a model's metrics; those of several outputs may have equal paths."""
-    return {f"{n} {variable.path}": variable for n, variable in enumerate(model.metrics_variables)}
+    """The state of a model's metrics, by its place, as those of several outputs may have equal paths.
+
+    Keras numbers the metrics of a process, as "auc_1".
+    """
+    return {
+        f"{place} {_NUMBER.sub('', variable.path)}": variable
+        for place, variable in enumerate(model.metrics_variables)
+    }
 
 
 def _seeds(model: keras.Model) -> list[keras.Variable]:
