@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
+from loader.tensorflow.sized_dataset import SizedDataset
 from training.errors import TrainingError
 from training.gather_tables import whole_tables
 from training.gpu import has_gpu
@@ -104,7 +105,8 @@ def train(
             `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
             is a checkpoint, training resumes from it, to the same weights as without the
             interruption, also with `patience`, `EarlyStopping` and `ReduceLROnPlateau`; other callbacks
-            that count epochs begin anew. If it is from the last epoch, or the run has ended early,
+            that count epochs begin anew. The learning rate is that of the checkpoint, unless the optimizer
+            has another one than when the run began. If it is from the last epoch, or the run has ended early,
             nothing is left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
@@ -170,7 +172,7 @@ def train(
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     if saver is not None:
         saver.callbacks = deciding
-    watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saved=saver is not None)
+    watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
     lines = EpochLines(watch)
     followers = [
         *([] if workers.size == 1 else [FirstValidation(workers)]),
@@ -272,11 +274,12 @@ def _order(data: KerasSequenceLoader) -> dict[str, Any]:
 
 
 def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-    if isinstance(data, KerasSequenceLoader) and any(
+    if isinstance(data, SizedDataset) and any(  # a loader, mapped or not
         isinstance(one, keras.callbacks.BackupAndRestore) for one in callbacks
     ):
         raise TrainingError(
-            "Expected train(checkpoint=folder) to resume with a KerasSequenceLoader. Received: "
+            "Expected train(checkpoint=folder) to resume with a KerasSequenceLoader, or with a mapped one "
+            "checkpoint=LoaderCheckpoint(loader, folder). Received: "
             "keras.callbacks.BackupAndRestore, which does not save the loader's position: after an "
             "interruption the rows would come in the order of the first epoch again."
         )

@@ -26,9 +26,10 @@ from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 5
+_FORMAT = 6
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
+_NUMBER = re.compile(r"_\d+(?=/)")
 # Callbacks of Keras that decide by earlier epochs, and the attributes in which they keep these.
 _DECIDING = (
     keras.callbacks.EarlyStopping,
@@ -105,6 +106,9 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self.callbacks = callbacks
         self._counts: dict[str, dict[str, Any]] = {}  # of the checkpoint that was restored
         self._best: dict[str, dict[str, str]] = {}  # the files of the callbacks' best weights
+        self._rate: float | None = None  # with which the run began
+        self._rate_within_epoch: float | None = None
+        self._metrics: dict[str, Any] = {}  # of the resumed epoch, before the interruption
         self._since_saved = 0
         self._restored: dict[str, Any] | None = None
         self._last: bytes | None = self._published()  # the checkpoint that this run continues
@@ -118,18 +122,26 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         every = "each epoch" if self._every is None else f"each epoch and {self._every:,} batches"
         return f"LoaderCheckpoint({str(self._folder)!r}, saves after {every})"
 
+    @property
+    def rows_before(self) -> int:
+        """Rows of this epoch that were trained on before an interruption."""
+        return self._steps_before * self._loader.batch_size
+
     def restore(self, model: keras.Model) -> int:
         """Load the last checkpoint into a built, compiled model and the loader.
+
+        The learning rate is that of the checkpoint, unless the model has another one than when the run began.
 
         Returns:
             The `initial_epoch` for `fit`; 0 if there is no checkpoint, and one beyond all epochs if one
             of the `callbacks` has ended the run early.
 
         Raises:
-            LoaderError: a damaged checkpoint, or one of another model, other data or other
-                settings.
+            LoaderError: a damaged checkpoint, or one of another model, another optimizer, other data or
+                other settings; or `SwapEMAWeights(swap_on_epoch=True)` among the `callbacks`.
         """
-        self._last = self._published()
+        self._expect_weights_trained()
+        self._last, self._rate = self._published(), _learning_rate(model)
         if self._last is None:
             return 0
         content = _parsed(self._last, self._folder / _POINTER)
@@ -140,6 +152,12 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 "Give it the earlier data, or another folder."
             )
         self._expect_data(content["data"])
+        if content["optimizer"] != (found := type(_optimizer_of(model)).__name__):
+            raise LoaderError(
+                f"Expected the optimizer of the checkpoint in {self._folder}, {content['optimizer']}. "
+                f"Received: {found}, whose state means something else. Compile with the earlier one; or "
+                "give it another folder, and begin with the weights of a saved model."
+            )
         for saved in _files(content):
             _expect_sum(self._folder / saved["weights"], saved["sum_of_weights"])
         if model.optimizer is not None and not model.optimizer.built:
@@ -149,13 +167,16 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             self._load(model, saved)
             self._counts[name]["best_weights"] = model.get_weights()
         self._load(model, content)
+        if self._rate != content["learning_rate"]:  # the program has another one than before
+            model.optimizer.learning_rate = self._rate
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
             variable.assign(seed)
         self._loader.set_state(content["loader"])
         self._restored, self._steps_before = content["loader"], content["steps"]
+        self._metrics, self._rate_within_epoch = content["metrics"], _learning_rate(model)
         self._set_counts()
         # Keras itself ends no run in its first epoch.
-        is_ended = content["epoch"] > 1 and self._is_out_of_patience()
+        is_ended = content["epoch"] > 1 and self._is_out_of_patience(content["epoch"] - 1)
         return sys.maxsize if is_ended else int(content["epoch"])
 
     def _load(self, model: keras.Model, saved: Mapping[str, Any]) -> None:
@@ -172,11 +193,13 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _deciding(self) -> dict[str, Any]:
         """The callbacks whose counts are saved, each under a name that no other has."""
-        found = [one for one in self.callbacks if isinstance(one, _DECIDING)]
-        return {
-            f"{number} {type(one).__name__} of {one.monitor}": one
-            for number, one in enumerate(found)
-        }
+        found: dict[str, Any] = {}
+        for one in self.callbacks:
+            if isinstance(one, _DECIDING):
+                name = f"{type(one).__name__} of {one.monitor}"
+                number = sum(other.startswith(f"{name} ") for other in found)
+                found[f"{name} {number}"] = one
+        return found
 
     def _set_counts(self) -> None:
         for name, callback in self._deciding().items():
@@ -185,9 +208,17 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             if counts.get("best") is not None:
                 callback.best = float(counts["best"])
 
-    def _is_out_of_patience(self) -> bool:
+    def _expect_weights_trained(self) -> None:
+        if any(getattr(one, "swap_on_epoch", False) for one in self.callbacks):
+            raise LoaderError(
+                "Expected SwapEMAWeights(swap_on_epoch=False) beside a checkpoint. Received: swap_on_epoch=True, "
+                "with which the model has the average of its weights, not the weights, after an epoch."
+            )
+
+    def _is_out_of_patience(self, epoch: int) -> bool:
+        """Whether `EarlyStopping` ends the run after an epoch, which it does not if that was the best."""
         return any(
-            one.wait >= max(one.patience, 1)
+            one.wait >= max(one.patience, 1) and one.best_epoch != epoch
             for one in self._deciding().values()
             if isinstance(one, keras.callbacks.EarlyStopping)
         )
@@ -204,6 +235,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Resume at the checkpoint, whatever was read in between."""
         del logs
+        if self._rate is None:  # `restore` was not called
+            self._rate = _learning_rate(self.model)
         if self._restored is not None:
             # On several devices Keras reads a batch to build the model, and drops the rest of the
             # epoch.
@@ -217,12 +250,17 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         """Count batches from here."""
         del logs
         self._epoch, self._steps = epoch, 0
+        if self._steps_before:  # Other callbacks may have changed it again.
+            if self._rate is not None:
+                self.model.optimizer.learning_rate = self._rate_within_epoch
+            self._add_metrics()
         if not self._trail.repeats:  # else Keras keeps the iterator, which may have read ahead
             self._trail, self._batches = self._loader.follow(), 0
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Save if `save_freq` batches have passed."""
         del logs
+        self._add_metrics()  # of those that Keras makes in the first step
         taken = batch + 1 - self._steps
         self._steps += taken
         self._batches += taken * self._batches_a_step()
@@ -230,8 +268,9 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         # Keras expects a whole epoch where only the rest of one is left. A step without data would
         # fail, yet the optimizer would count it; so the epoch is ended before that step.
         if self._steps < self.params["steps"] and self._is_epoch_done():
-            self.model.stop_training = _END_OF_EPOCH
-        if self._every is not None and self._since_saved >= self._every:
+            self.model.stop_training = self.model.stop_training or _END_OF_EPOCH
+        is_due = self._every is not None and self._since_saved >= self._every
+        if is_due and not self._is_epoch_done():  # else once its end has been validated and counted
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -241,6 +280,13 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             self.model.stop_training = False
         self._save()
         self._steps_before = 0
+        self._metrics = {}
+
+    def _add_metrics(self) -> None:
+        """Add the sums that metrics had before the interruption to those of the rest of the epoch."""
+        for name, variable in _metrics_of(self.model).items():
+            if (before := self._metrics.pop(name, None)) is not None:
+                variable.assign(variable.numpy() + before)
 
     def _batches_a_step(self) -> int:
         """One batch; or one for each replica, where `loader.distribute` feeds several.
@@ -337,6 +383,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             "format": _FORMAT,
             "epoch": self._epoch + done,
             "steps": 0 if done else self._steps_before + self._steps,
+            "metrics": {}
+            if done
+            else {n: v.numpy().tolist() for n, v in _metrics_of(self.model).items()},
+            "optimizer": type(_optimizer_of(self.model)).__name__,
+            "learning_rate": self._rate,
             "callbacks": {
                 name: {
                     # As a text, since JSON has no infinity.
@@ -358,6 +409,29 @@ def _is_ours(name: str) -> bool:
     return written or _WEIGHTS.fullmatch(name) is not None
 
 
+def _optimizer_of(model: keras.Model) -> Any:
+    """A model's optimizer; of one that scales the loss the inner one."""
+    return getattr(model.optimizer, "inner_optimizer", model.optimizer)
+
+
+def _learning_rate(model: keras.Model) -> float | None:
+    """The learning rate of a model's optimizer; None if a schedule sets it."""
+    optimizer = _optimizer_of(model)
+    rate = None if optimizer is None else optimizer.get_config()["learning_rate"]
+    return rate if isinstance(rate, float) else None
+
+
+def _metrics_of(model: keras.Model) -> dict[str, keras.Variable]:
+    """The state of a model's metrics, by its place, as those of several outputs may have equal paths.
+
+    Keras numbers the metrics of a process, as "auc_1".
+    """
+    return {
+        f"{place} {_NUMBER.sub('', variable.path)}": variable
+        for place, variable in enumerate(model.metrics_variables)
+    }
+
+
 def _seeds(model: keras.Model) -> list[keras.Variable]:
     """Seeds of the model's dropout layers, which Keras does not save with its weights."""
     return [variable for variable in model.variables if variable.name == "seed_generator_state"]
@@ -372,6 +446,7 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
         ) from error
     keys = {"format", "epoch", "steps", "weights", "sum_of_weights"}
     keys |= {"seeds", "loader", "fits", "data", "callbacks", "best"}
+    keys |= {"metrics", "optimizer", "learning_rate"}
     known = content.keys() == keys and content["format"] == _FORMAT
     if not known or not all(_WEIGHTS.fullmatch(str(one["weights"])) for one in _files(content)):
         raise LoaderError(

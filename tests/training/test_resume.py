@@ -219,8 +219,23 @@ def noise(tmp_path):
     return tmp_path / "data"
 
 
-def plateau():
-    return keras.callbacks.ReduceLROnPlateau(patience=1, factor=0.3, cooldown=1)
+class CrashInValidation(keras.callbacks.Callback):
+    """End the run before the validation of its third epoch."""
+
+    def on_test_begin(self, logs=None):
+        del logs
+        if int(self.model.optimizer.iterations) == 3 * 4:
+            raise KeyboardInterrupt
+
+
+def plateau(monitor="val_loss", min_delta=1e-4):
+    return keras.callbacks.ReduceLROnPlateau(
+        monitor, patience=1, factor=0.3, cooldown=1, min_delta=min_delta
+    )
+
+
+def halving():
+    return keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2 if epoch else rate)
 
 
 def stopping():
@@ -242,12 +257,22 @@ def assert_same(one, other):
         ((plateau, stopping), {"patience": 3}),
         ((stopping,), {"patience": None}),
         ((), {"optimizer": lambda: optimizers.Adam(0.05, use_ema=True, ema_momentum=0.5)}),
+        ((halving,), {"patience": None}),
+        ((lambda: plateau("loss", 0.02),), {"patience": None}),
     ],
-    ids=["patience", "plateau", "all", "stopping", "average"],
+    ids=["patience", "plateau", "all", "stopping", "average", "halving", "loss of training"],
 )
-@pytest.mark.parametrize(("epoch", "save_freq"), [(1, None), (2, 1), (3, None)])
+@pytest.mark.parametrize(
+    ("crash", "save_freq"),
+    [
+        (lambda: Crash(1, 2), None),
+        (lambda: Crash(2, 2), 1),
+        (CrashInValidation, 2),
+    ],
+    ids=["second", "within the third", "validation"],
+)
 def test_a_run_that_decides_by_its_epochs_ends_as_without_the_interruption(
-    noise, tmp_path, made, settings, epoch, save_freq
+    noise, tmp_path, made, settings, crash, save_freq
 ):
     def run(name, *more, **options):
         given = {key: value() if callable(value) else value for key, value in settings.items()}
@@ -257,13 +282,121 @@ def test_a_run_that_decides_by_its_epochs_ends_as_without_the_interruption(
     whole, epochs, rate = run("whole")
     assert settings.get("patience", 2) is None or 2 < epochs < 8
     with contextlib.suppress(KeyboardInterrupt):
-        run("killed", Crash(epoch, 2), save_freq=save_freq)
+        run("killed", crash(), save_freq=save_freq)
     resumed, _, resumed_rate = run("killed", save_freq=save_freq)
     assert_same(resumed, whole)
     assert resumed_rate == rate
     again, more, _ = run("killed", save_freq=save_freq)
     assert more == 0
     assert_same(again, whole)
+
+
+def two_outputs(data):
+    """A model of two outputs, and its loader."""
+    keras.utils.set_random_seed(0)
+    age = keras.Input((1,), name="age")
+    hidden = keras.layers.Dense(4, "relu")(age)
+    outputs = {
+        "label": keras.layers.Dense(1, "sigmoid")(hidden),
+        "userId": keras.layers.Dense(1)(hidden),
+    }
+    loader = KerasSequenceLoader(
+        data, 64, label_names=["label", "userId"], cat_names=[], cont_names=["age"], seed=3
+    )
+    return keras.Model({"age": age}, outputs), loader
+
+
+@pytest.mark.parametrize(
+    ("made", "settings"),
+    [
+        (lambda data: make(data, seed=3), {"metrics": ["auc", "mae"]}),
+        (lambda data: make(data, seed=3), {"split": False, "class_weight": {0: 1.0, 1: 3.0}}),
+        (
+            two_outputs,
+            {"loss": {"label": "binary_crossentropy", "userId": "mse"}, "metrics": ["mae"]},
+        ),
+        (two_outputs, {"loss": "mse", "metrics": ["mae"], "split": True}),
+    ],
+    ids=["split", "class_weight", "two outputs", "two outputs, split"],
+)
+def test_metrics_of_a_resumed_epoch_are_those_of_all_its_rows(noise, tmp_path, made, settings):
+    def run(name, *callbacks):
+        model, loader = made(noise)
+        saver = LoaderCheckpoint(loader, tmp_path / name, save_freq=1)
+        return train(model, loader, epochs=3, callbacks=callbacks, checkpoint=saver, **settings)
+
+    whole = run("whole").history
+    for batch in (0, 2):
+        with contextlib.suppress(KeyboardInterrupt):
+            run("killed", Crash(1, batch))
+    resumed = run("killed")
+    assert resumed.history.keys() == whole.keys()
+    for name, values in resumed.history.items():
+        np.testing.assert_allclose(values, whole[name][1:], rtol=1e-6, err_msg=name)
+    assert np.mean(resumed.loss_curve) == pytest.approx(np.mean(whole["loss"][1:]), rel=1e-5)
+
+
+def test_a_learning_rate_that_is_given_anew_counts(noise, tmp_path):
+    """An equal one is that of the callbacks: see the test above."""
+    rates = [0.01, 0.002, 0.002]
+    for epochs, rate in enumerate(rates, start=1):
+        optimizer = keras.optimizers.SGD(rate)
+        *_, last = patient_run(
+            tmp_path / "run", noise, patience=None, optimizer=optimizer, epochs=epochs
+        )
+        assert last == pytest.approx(rate)
+
+
+def test_another_optimizer_is_refused(noise, tmp_path):
+    """Adagrad has a slot of each weight, as SGD with momentum has, of another meaning."""
+    momentum = keras.optimizers.SGD(0.01, momentum=0.9)
+    patient_run(tmp_path / "run", noise, patience=None, optimizer=momentum, epochs=1)
+    with pytest.raises(LoaderError, match=r"Expected the optimizer .*SGD. Received: Adagrad"):
+        patient_run(
+            tmp_path / "run", noise, patience=None, optimizer=keras.optimizers.Adagrad(0.01)
+        )
+
+
+def test_a_callback_that_is_added_leaves_the_others_their_counts(noise, tmp_path):
+    before, after = plateau(), plateau()
+    patient_run(tmp_path / "run", noise, [before], patience=None, epochs=3)
+    found = []
+    look = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda *_: found.append((after.best, after.wait))
+    )
+    callbacks = [plateau("loss"), stopping(), after, look]
+    patient_run(tmp_path / "run", noise, callbacks, patience=None, epochs=4)
+    assert found == [(before.best, before.wait)]
+
+
+def test_a_baseline_that_is_never_reached_ends_no_run_that_gets_better(tmp_path):
+    data = write(tmp_path / "data", 200)
+    for epochs in (3, 4):
+        early = keras.callbacks.EarlyStopping("loss", patience=1, baseline=0.0)
+        model, loader = make(data, seed=3)
+        train(model, loader, epochs=epochs, callbacks=[early], checkpoint=tmp_path / "run")
+        assert int(model.optimizer.iterations) == epochs * 4
+
+
+def test_a_callback_ends_the_run_with_the_last_batch_of_a_resumed_epoch(noise, tmp_path):
+    class Enough(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            del batch, logs
+            self.model.stop_training = int(self.model.optimizer.iterations) == 8
+
+    for callback in (Crash(1, 2), Enough()):
+        model, loader = make(noise, seed=3)
+        saver = LoaderCheckpoint(loader, tmp_path / "run", save_freq=1)
+        with contextlib.suppress(KeyboardInterrupt):
+            train(model, loader, epochs=4, callbacks=[callback], checkpoint=saver)
+    assert int(model.optimizer.iterations) == 8
+
+
+def test_weights_that_are_swapped_after_an_epoch_are_refused(noise, tmp_path):
+    optimizer = keras.optimizers.Adam(0.05, use_ema=True)
+    swaps = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)]
+    with pytest.raises(LoaderError, match="swap_on_epoch=False"):
+        patient_run(tmp_path / "run", noise, swaps, optimizer=optimizer)
 
 
 def test_epochs_that_are_added_count_on(noise, tmp_path):
@@ -299,7 +432,8 @@ def test_a_checkpoint_before_the_callbacks_that_it_saves_is_refused(noise, tmp_p
 def test_a_backup_without_the_position_of_the_loader_is_refused(tmp_path):
     model, loader = make(write(tmp_path / "data", 200))
     backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
-    with pytest.raises(TrainingError, match=r"checkpoint=folder.*Received: .*BackupAndRestore"):
-        train(model, loader, callbacks=[backup])
+    for data in (loader, loader.map(lambda x, y: (x, 1 - y))):
+        with pytest.raises(TrainingError, match=r"checkpoint=folder.*Received: .*BackupAndRestore"):
+            train(model, data, callbacks=[backup])
     rows = next(iter(loader))
     assert train(model, tf.data.Dataset.from_tensors(rows), callbacks=[backup]).samples == 64

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import keras
@@ -355,6 +356,35 @@ def resumed(rows, checkpoint):
         "other model": run(hidden=(9,))[0],
         "elsewhere": run(folder=elsewhere)[0],
     }
+
+
+class Stop(keras.callbacks.Callback):
+    """Ends the run of a worker within its second epoch."""
+
+    def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
+        if int(self.model.optimizer.iterations) == 7:
+            raise KeyboardInterrupt
+
+
+def stopped_within_an_epoch(rows, folder):
+    """Train without a stop; then with one, and on."""
+    workers = join_workers()
+
+    def run(name, *callbacks):
+        keras.utils.set_random_seed(0)
+        data = load(rows, "lists", workers.rank, workers.size)
+        saver = LoaderCheckpoint(data, f"{folder}/{name}", 1, writes=workers.rank == 0)
+        model = make("lists")
+        report = train(
+            model, data, epochs=3, metrics=["auc"], callbacks=callbacks, checkpoint=saver,
+            workers=workers,
+        )  # fmt: skip
+        return {"history": dict(report.history), "weights": weights_of(model)}
+
+    whole = run("whole")
+    with suppress(KeyboardInterrupt):
+        run("stopped", Stop())
+    return {"whole": whole, "resumed": run("stopped")}
 
 
 def until_one_hangs(rows, result_of_first):

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from loader import LoaderCheckpoint
 from training.errors import TrainingError
 from training.run.data_check import first_nan
 from training.run.label_values import LabelValues
@@ -53,10 +54,12 @@ class Watch(keras.callbacks.Callback):
         data: the training data, searched for NaN when the loss or a weight is not a number.
         labels: the check of labels, which looks at those of every step.
         stop_on_nan: whether a loss or a weight that is not a number ends the run.
-        saved: whether the model is saved while it trains: then the run ends within the step.
+        saver: what saves the model while it trains, if anything: then the run ends within the step.
     """
 
-    def __init__(self, data: Any, labels: LabelValues, *, stop_on_nan: bool, saved: bool) -> None:
+    def __init__(
+        self, data: Any, labels: LabelValues, *, stop_on_nan: bool, saver: LoaderCheckpoint | None
+    ) -> None:
         super().__init__()
         self._labels = labels
         self.rows = RowCount()
@@ -67,7 +70,7 @@ class Watch(keras.callbacks.Callback):
         self.step = 0
         self._data = data
         self._stop_on_nan = stop_on_nan
-        self._saved = saved
+        self._saver = saver
         self._calls: list[_Call] = []
         self._epoch = 0
         self._started: float | None = None
@@ -85,11 +88,13 @@ class Watch(keras.callbacks.Callback):
         first = self.step + 1
         # In an epoch's last call Keras also counts steps for which there were no batches.
         self.step = min(batch + 1, self.params["steps"] or batch + 1)
-        self._calls.append(_Call(self._epoch + 1, first, self.step, self.rows.count(), value))
+        before = 0 if self._saver is None else self._saver.rows_before
+        rows = before + self.rows.count()
+        self._calls.append(_Call(self._epoch + 1, first, self.step, rows, value))
         self._labels.check()
         if self._stop_on_nan and not math.isfinite(value):
             self.model.stop_training = True
-            if self._saved:
+            if self._saver is not None:
                 self._check_losses()
 
     def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002

@@ -174,12 +174,15 @@ class SplitStep:
             return
         self._has_metrics = True
         with tf.init_scope():
+            kept = [(variable, variable.numpy()) for variable in self.model.metrics_variables]
             given = (y, self.parts.tower.output, weight)
             y, outputs, weight = keras.tree.map_structure(_one_row, given)
             if len(self.model.outputs) > 1:
                 self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight)
             self.model.compute_metrics(None, y, outputs, sample_weight=weight)
             self.model.reset_metrics()
+            for variable, value in kept:  # of an epoch that is resumed
+                variable.assign(value)
 
     def _summed(self, gradient: Any, variable: keras.Variable) -> Any:
         """A gradient on a GPU; that of a table with fewer rows, if it then costs less to apply."""

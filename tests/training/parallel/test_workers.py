@@ -214,6 +214,16 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 2
 
 
+def test_an_epoch_that_workers_resume_has_the_metrics_of_all_its_rows(rows, tmp_path):
+    found = found_by(start(2, tmp_path, program.stopped_within_an_epoch, rows, tmp_path), tmp_path)
+    for whole, resumed in (answer.values() for answer in found):
+        assert resumed["history"].keys() == {"auc", "loss"}
+        for name, values in resumed["history"].items():
+            np.testing.assert_allclose(values, whole["history"][name][1:], rtol=1e-6, err_msg=name)
+        for own, expected in zip(resumed["weights"], whole["weights"], strict=True):
+            np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
+
+
 def test_a_worker_that_is_done_waits_for_the_others(tmp_path):
     """Parts that it has sent may be on their way when it has nothing more to do."""
     assert found_by(start(2, tmp_path, program.slow_first), tmp_path) == [["0", "1"]] * 2
