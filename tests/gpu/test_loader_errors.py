@@ -34,7 +34,6 @@ TRANSFORMATIONS = {
     "cache": lambda data: data.cache(),
     "concatenate": lambda data: data.concatenate(data),
     "map of tf.data": lambda data: tf.data.Dataset.map(data, lambda x, _: x),
-    "unbatch": lambda data: data.unbatch(),
 }
 SUMS = [45, 145, 245, 345]
 # Each with the sums of its batches.

@@ -130,9 +130,8 @@ def test_what_reads_on_the_host_is_refused(device_dataset):
         lambda: data.take(2).filter(lambda _, y: tf.size(y) > 0),
         lambda: tf.data.Dataset.map(data, lambda x, _: x),
         lambda: tf.data.Dataset.zip((data, tf.data.Dataset.range(4))),
-        lambda: tf.data.Dataset.range(4).concatenate(data),
+        lambda: data.concatenate(data),
         data.enumerate,
-        data.unbatch,
         data.cache,
     ):
         with pytest.raises(
