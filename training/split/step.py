@@ -38,9 +38,13 @@ _NARROW = 16
 
 
 class _Result(NamedTuple):
-    """Result of the tower's part of a step, which assigns nothing."""
+    """Result of the tower's part of a step, which assigns nothing.
+
+    Its outputs leave a function, which drops their masks.
+    """
 
     outputs: Any
+    masks: list[tf.Tensor | None]
     lookup_gradients: list[Any]
     gradients: list[tf.Tensor | None]
     updates: Mapping[str, tf.Tensor]
@@ -139,7 +143,9 @@ class SplitStep:
         predicted = tf.identity(keras.tree.flatten(result.outputs)[0])
         with tf.control_dependencies([predicted]):
             self._assign(result.updates)
-        logs = self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
+        outputs = _masked(keras.tree.flatten(result.outputs), result.masks)
+        outputs = keras.tree.pack_sequence_as(result.outputs, outputs)
+        logs = self.model.compute_metrics(x, y, outputs, sample_weight=weight)
         ordered = [gradients.get(id(variable)) for variable in variables]
         if sums_rows:
             ordered = [self._summed(*pair) for pair in zip(ordered, variables, strict=True)]
@@ -242,7 +248,8 @@ class SplitStep:
             for number, variable in enumerate(self._state(self._target))
             if (value := scope.get_current_value(variable)) is not None
         }
-        return _Result(outputs, lookup_gradients, gradients, updates)
+        masks = list(map(mask_of, keras.tree.flatten(outputs)))
+        return _Result(outputs, masks, lookup_gradients, gradients, updates)
 
     def _values(self, trainable: Sequence[tf.Tensor]) -> list[tuple[keras.Variable, tf.Tensor]]:
         """Values of the variables while the tower runs, including those of the layers' copies."""
