@@ -243,9 +243,10 @@ class SplitStep:
                 scaled = self.model.optimizer.scale_loss(loss)
                 self._track_loss(loss, _rows(given, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
+        pairs = zip(self._state(self.parts.tower), self._state(self._target), strict=True)
         updates = {
-            str(number): value
-            for number, variable in enumerate(self._state(self._target))
+            str(id(own)): value
+            for own, variable in pairs
             if (value := scope.get_current_value(variable)) is not None
         }
         masks = list(map(mask_of, keras.tree.flatten(outputs)))
@@ -287,9 +288,10 @@ class SplitStep:
         return [*tower.non_trainable_variables, *self.model.metrics_variables]
 
     def _assign(self, updates: Mapping[str, tf.Tensor]) -> None:
-        own = self._state(self.parts.tower)
-        for number, value in updates.items():
-            own[int(number)].assign(value)
+        # By identity: Keras may make metrics, which come before those of layers, after this function was traced.
+        own = {str(id(variable)): variable for variable in self._state(self.parts.tower)}
+        for identity, value in updates.items():
+            own[identity].assign(value)
 
     def _track_loss(self, loss: tf.Tensor, rows: tf.Tensor) -> None:
         tracker = next(metric for metric in self.model.metrics if metric.name == "loss")

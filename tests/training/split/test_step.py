@@ -278,6 +278,37 @@ def test_metrics_leave_out_steps_that_are_masked(xla, single, precision):
     np.testing.assert_allclose(received, expected, rtol=tolerance)
 
 
+class Measured(keras.layers.Layer):
+    """A layer with a metric of its own."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.mean = keras.metrics.Mean(name="mean")
+
+    def call(self, x):
+        self.mean.update_state(x)
+        return x
+
+
+@pytest.mark.parametrize("xla", [True, False])
+def test_a_metric_within_a_layer_counts_beside_those_of_the_model(batches, xla):
+    dataset = batches(150, 64).map(lambda x, y: (x["userId"], y))  # the last batch is shorter
+    keras.utils.set_random_seed(0)
+    ids = keras.Input((1,), dtype="int32")
+    x = Measured()(keras.layers.Dense(4)(layers.EmbeddingBag(50, 4)(ids)))
+    model = keras.Model(ids, keras.layers.Dense(1, "sigmoid")(x))
+    inner = keras.Model(ids, x)
+    compile_model(model, optimizers.SGD(0.0), metrics=["accuracy"], xla=xla)
+    history = model.fit(dataset, verbose=0, epochs=2, shuffle=False).history
+    users, labels = (
+        np.concatenate(parts) for parts in zip(*dataset.as_numpy_iterator(), strict=True)
+    )
+    means = np.concatenate([inner(part).numpy() for part in np.split(users, [64, 128])])
+    right = (model(users).numpy() > 0.5) == labels
+    np.testing.assert_allclose(history["mean"], [means.mean()] * 2, rtol=1e-4)
+    np.testing.assert_allclose(history["accuracy"], [right.mean()] * 2, rtol=1e-5)
+
+
 class Tied(keras.layers.Layer):
     """Products with the vectors of a table."""
 
