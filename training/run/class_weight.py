@@ -63,8 +63,11 @@ def with_weights(
     x, y = batch
 
     def weigh(name: str, label: Any) -> tf.Tensor:
-        of_label = class_weight if len(losses) == 1 else class_weight.get(name, {})
-        return _weights(label, of_label, losses[name])
+        if (
+            len(losses) == 1
+        ):  # whose label has a name that a model of a class of its own does not tell
+            return _weights(label, class_weight, *losses.values())
+        return _weights(label, class_weight.get(name, {}), losses[name])
 
     if isinstance(y, Mapping):
         return x, y, {name: weigh(name, y[name]) for name in y}
