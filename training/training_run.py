@@ -200,7 +200,7 @@ def train(
             model.optimizer.finalize_variable_values(model.trainable_variables)
             _end_early_stopping(model, deciding)
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
-        data, weights = _weighted(train_data, class_weight, names)
+        data, weights = _weighted(train_data, class_weight, names, settings["loss"])
         data = uncast(model, data) if validate_ids else data
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
         with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
@@ -310,17 +310,18 @@ def _saver(
     )
 
 
-def _weighted(data: Any, class_weight: Any, outputs: Sequence[str]) -> tuple[Any, Any]:
+def _weighted(data: Any, class_weight: Any, outputs: Sequence[str], loss: Any) -> tuple[Any, Any]:
     """The data, and the part of class_weight that is left for Keras."""
     if class_weight is None:
         return data, None
     check_class_weight(class_weight, outputs)
+    losses = loss if len(outputs) > 1 else {"".join(outputs): loss}
     if isinstance(data, tf.data.Dataset):
-        return weighted(data, class_weight, outputs), None
+        return weighted(data, class_weight, losses), None
+    if isinstance(data, (tuple, list)):
+        return with_weights(data, class_weight, losses), None
     if len(outputs) <= 1 and not isinstance(data, tf.distribute.DistributedDataset):
         return data, dict(class_weight)
-    if isinstance(data, (tuple, list)):
-        return with_weights(data, class_weight, outputs), None
     raise TrainingError(
         "Expected data that is not distributed yet, and for several outputs no PyDataset, to weigh "
         f"rows by class_weight. Received: {type(data).__name__}. Weigh them before, as triples "

@@ -32,7 +32,7 @@ class LabelValues:
 
     def __init__(self, losses: Any) -> None:
         by_name = losses if isinstance(losses, Mapping) else {"": losses}
-        self._losses = {name: _function(loss) for name, loss in by_name.items()}
+        self._losses = {name: function_of(loss) for name, loss in by_name.items()}
         # Where the steps compute: a step that copied it to the host would wait for the GPU. The host reads
         # it after each call of steps. Zero is never wrong.
         self._found = tf.Variable(tf.zeros([len(by_name) + 1]), trainable=False)
@@ -75,7 +75,7 @@ class LabelValues:
             )
 
 
-def _function(loss: Any) -> Any:
+def function_of(loss: Any) -> Any:
     """Keras' function of a loss or of its name; None or the loss itself if it is none of Keras'."""
     found = None if loss is None else keras.losses.get(loss)
     return getattr(found, "fn", found)

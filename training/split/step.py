@@ -38,9 +38,13 @@ _NARROW = 16
 
 
 class _Result(NamedTuple):
-    """Result of the tower's part of a step, which assigns nothing."""
+    """Result of the tower's part of a step, which assigns nothing.
+
+    Its outputs leave a function, which drops their masks.
+    """
 
     outputs: Any
+    masks: list[tf.Tensor | None]
     lookup_gradients: list[Any]
     gradients: list[tf.Tensor | None]
     updates: Mapping[str, tf.Tensor]
@@ -139,7 +143,9 @@ class SplitStep:
         predicted = tf.identity(keras.tree.flatten(result.outputs)[0])
         with tf.control_dependencies([predicted]):
             self._assign(result.updates)
-        logs = self.model.compute_metrics(x, y, result.outputs, sample_weight=weight)
+        outputs = _masked(keras.tree.flatten(result.outputs), result.masks)
+        outputs = keras.tree.pack_sequence_as(result.outputs, outputs)
+        logs = self.model.compute_metrics(x, y, outputs, sample_weight=weight)
         ordered = [gradients.get(id(variable)) for variable in variables]
         if sums_rows:
             ordered = [self._summed(*pair) for pair in zip(ordered, variables, strict=True)]
@@ -240,12 +246,14 @@ class SplitStep:
                 scaled = self.model.optimizer.scale_loss(loss)
                 self._track_loss(loss, _rows(given, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
+        pairs = zip(self._state(self.parts.tower), self._state(self._target), strict=True)
         updates = {
-            str(number): value
-            for number, variable in enumerate(self._state(self._target))
+            str(id(own)): value
+            for own, variable in pairs
             if (value := scope.get_current_value(variable)) is not None
         }
-        return _Result(outputs, lookup_gradients, gradients, updates)
+        masks = list(map(mask_of, keras.tree.flatten(outputs)))
+        return _Result(outputs, masks, lookup_gradients, gradients, updates)
 
     def _values(self, trainable: Sequence[tf.Tensor]) -> list[tuple[keras.Variable, tf.Tensor]]:
         """Values of the variables while the tower runs, including those of the layers' copies."""
@@ -283,9 +291,10 @@ class SplitStep:
         return [*tower.non_trainable_variables, *self.model.metrics_variables]
 
     def _assign(self, updates: Mapping[str, tf.Tensor]) -> None:
-        own = self._state(self.parts.tower)
-        for number, value in updates.items():
-            own[int(number)].assign(value)
+        # By identity: Keras may make metrics, which come before those of layers, after this function was traced.
+        own = {str(id(variable)): variable for variable in self._state(self.parts.tower)}
+        for identity, value in updates.items():
+            own[identity].assign(value)
 
     def _track_loss(self, loss: tf.Tensor, rows: tf.Tensor) -> None:
         tracker = next(metric for metric in self.model.metrics if metric.name == "loss")

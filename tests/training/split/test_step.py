@@ -233,6 +233,82 @@ def test_masks_of_lookups_count(batches, losses, options, lists):
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("xla", "single", "precision"),
+    [(True, True, "float32"), (False, False, "float32"), (True, False, "bfloat16")],
+)
+def test_metrics_leave_out_steps_that_are_masked(xla, single, precision):
+    """A label for each step of padded sequences, of which metrics count those with an id alone."""
+    rng = np.random.default_rng(0)
+    recent = np.where(np.arange(6) < rng.integers(1, 7, (40, 1)), rng.integers(1, 9, (40, 6)), 0)
+    label = (recent % 2)[..., None].astype("float32")
+    weight = rng.random((40, 6)).astype("float32")
+    ids = keras.Input((6,), name="recent", dtype="int64")
+    keras.utils.set_random_seed(0)
+    x = keras.layers.Dense(4, "relu")(keras.layers.Embedding(9, 4, mask_zero=True)(ids))
+    steps = keras.layers.Dense(1, "sigmoid", name="steps")(x)
+    rest = keras.layers.Dense(1, "sigmoid", name="rest")(keras.layers.GlobalAveragePooling1D()(x))
+    outputs = steps if single else {"steps": steps, "rest": rest}
+    model = keras.Model({"recent": ids}, outputs)
+    predicted = model.predict({"recent": recent}, verbose=0)
+    predicted = (predicted if single else predicted["steps"])[..., 0]
+    shown = recent > 0
+    right = (predicted > 0.5) == label[..., 0]
+    squares = (predicted - label[..., 0]) ** 2
+
+    def of_steps(value):
+        return value if single else {"steps": value, "rest": None}
+
+    compile_model(
+        model,
+        optimizers.SGD(0.0),
+        "binary_crossentropy",
+        metrics=of_steps(["accuracy"]),
+        weighted_metrics=of_steps(["mse"]),
+        xla=xla,
+        precision=precision,
+    )
+    y = label if single else {"steps": label, "rest": label[:, 0]}
+    w = weight if single else {"steps": weight, "rest": weight[:, 0]}
+    result = model.train_on_batch({"recent": recent}, y, w, return_dict=True)
+    name = "" if single else "steps_"
+    tolerance = 1e-5 if precision == "float32" else 1e-2
+    expected = right[shown].mean(), np.average(squares[shown], weights=weight[shown])
+    received = result[f"{name}accuracy"], result[f"{name}mse"]
+    np.testing.assert_allclose(received, expected, rtol=tolerance)
+
+
+class Measured(keras.layers.Layer):
+    """A layer with a metric of its own."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.mean = keras.metrics.Mean(name="mean")
+
+    def call(self, x):
+        self.mean.update_state(x)
+        return x
+
+
+@pytest.mark.parametrize("xla", [True, False])
+def test_a_metric_within_a_layer_counts_beside_those_of_the_model(batches, xla):
+    dataset = batches(150, 64).map(lambda x, y: (x["userId"], y))  # the last batch is shorter
+    keras.utils.set_random_seed(0)
+    ids = keras.Input((1,), dtype="int32")
+    x = Measured()(keras.layers.Dense(4)(layers.EmbeddingBag(50, 4)(ids)))
+    model = keras.Model(ids, keras.layers.Dense(1, "sigmoid")(x))
+    inner = keras.Model(ids, x)
+    compile_model(model, optimizers.SGD(0.0), metrics=["accuracy"], xla=xla)
+    history = model.fit(dataset, verbose=0, epochs=2, shuffle=False).history
+    users, labels = (
+        np.concatenate(parts) for parts in zip(*dataset.as_numpy_iterator(), strict=True)
+    )
+    means = np.concatenate([inner(part).numpy() for part in np.split(users, [64, 128])])
+    right = (model(users).numpy() > 0.5) == labels
+    np.testing.assert_allclose(history["mean"], [means.mean()] * 2, rtol=1e-4)
+    np.testing.assert_allclose(history["accuracy"], [right.mean()] * 2, rtol=1e-5)
+
+
 class Tied(keras.layers.Layer):
     """Products with the vectors of a table."""
 
