@@ -161,6 +161,16 @@ def test_defaults_are_those_of_tensorflow(tmp_path, target):
     assert found["b"].to_list() == expected["b"].numpy().tolist()
 
 
+def test_sequences_are_those_of_tensorflow_without_its_padding(tmp_path, target):
+    records = [example(a=[*range(1, n + 1)]) if n else example(b=1) for n in (2, 0, 5, 1)]
+    features = {
+        "a": tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True, default_value=-1)
+    }
+    files = convert_tfrecords_to_parquet(write(tmp_path / "a", records), target, features)
+    padded = tf.io.parse_example(records, features)["a"].numpy().tolist()
+    assert read(files)["a"].to_list() == [[n for n in row if n != -1] for row in padded]
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype", "default", "text"),
     [
@@ -300,6 +310,14 @@ def test_a_changed_byte_is_refused(tmp_path, target):
         (lambda _: {"features": {}}, "features as a dict"),
         (lambda _: {"output_dir": "s3://bucket/out"}, "path of this machine.*s3://bucket/out"),
         (lambda _: {"features": {"a": tf.io.FixedLenFeature([2, 2], tf.int64)}}, "one dimension"),
+        (
+            lambda _: {"features": {"a": tf.io.FixedLenSequenceFeature([], tf.int64)}},
+            "allow_missing=True",
+        ),
+        (
+            lambda _: {"features": {"a": tf.io.FixedLenSequenceFeature([2], tf.int64, True)}},
+            r"'a' as FixedLenSequenceFeature\(shape=\[2\]",
+        ),
         (
             lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, 3)}},
             "'a' as Sparse",
