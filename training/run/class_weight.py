@@ -6,16 +6,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.run.label_values import CHANCES, function_of
 from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
 from workflow.schema.python_number import python_number
 
+# Losses whose labels are a value for each class, the largest of them for the row's own.
+_BY_CLASS = (
+    keras.losses.categorical_crossentropy,
+    keras.losses.categorical_focal_crossentropy,
+    keras.losses.categorical_hinge,
+)
+_NUMBERED = keras.losses.sparse_categorical_crossentropy
+
 
 def weighted(
-    dataset: tf.data.Dataset, class_weight: Mapping[Any, Any], outputs: Sequence[str] = ()
+    dataset: tf.data.Dataset, class_weight: Mapping[Any, Any], losses: Mapping[str, Any]
 ) -> tf.data.Dataset:
     """The dataset with a weight for each row.
 
@@ -24,27 +34,27 @@ def weighted(
     Args:
         dataset: of pairs (x, y) of features and one label (N, 1), or several.
         class_weight: label -> weight; other labels have weight 1. Of several, name -> such weights.
-        outputs: the names of several labels, whose order counts if the data does not name them.
+        losses: the loss of each output by its name, in the order of labels without names.
 
     Raises:
         TrainingError: rows that already have weights.
 
     Example:
         >>> data = tf.data.Dataset.from_tensors(({"userId": [[5], [6]]}, [[0], [1]]))
-        >>> _, _, weights = next(iter(weighted(data, {1: 20.0})))
+        >>> _, _, weights = next(iter(weighted(data, {1: 20.0}, {"": "binary_crossentropy"})))
         >>> weights.numpy().tolist()
         [[1.0], [20.0]]
     """
 
     @tf.autograph.experimental.do_not_convert  # it would wrap the error
     def weigh(*batch: Any) -> tuple[Any, Any, Any]:
-        return with_weights(batch, class_weight, outputs)
+        return with_weights(batch, class_weight, losses)
 
     return dataset.map(weigh)
 
 
 def with_weights(
-    batch: Sequence[Any], class_weight: Mapping[Any, Any], outputs: Sequence[str] = ()
+    batch: Sequence[Any], class_weight: Mapping[Any, Any], losses: Mapping[str, Any]
 ) -> tuple[Any, Any, Any]:
     """The triple (x, y, weights) of a pair (x, y): see `weighted`."""
     if len(batch) > 2:
@@ -53,28 +63,42 @@ def with_weights(
             "Received: triples, which have weights already. Leave one of the two out."
         )
     x, y = batch
-    if isinstance(y, Mapping):
-        return x, y, {name: _weights(y[name], class_weight.get(name, {})) for name in y}
-    if isinstance(y, (list, tuple)) and len(outputs) > 1:
-        pairs = zip(y, outputs, strict=True)
-        return x, y, tuple(_weights(label, class_weight.get(name, {})) for label, name in pairs)
-    return x, y, _weights(y, class_weight)
+    if len(losses) == 1:
+        (loss,) = losses.values()
+        return x, y, keras.tree.map_structure(lambda label: _weights(label, class_weight, loss), y)
+    by_name = y if isinstance(y, Mapping) else dict(zip(losses, y, strict=True))
+    weights = {n: _weights(by_name[n], class_weight.get(n, {}), losses[n]) for n in by_name}
+    return x, y, weights if by_name is y else tuple(weights.values())
 
 
-def check_class_weight(class_weight: Any, outputs: Sequence[str]) -> None:
-    """Raise TrainingError unless it has weights of at least zero for labels, of each of several outputs."""
-    if len(outputs) > 1:
-        of_outputs = isinstance(class_weight, Mapping) and len(class_weight) > 0
-        unknown = [name for name in class_weight if name not in outputs] if of_outputs else []
-        if not of_outputs or unknown:
-            raise TrainingError(
-                f"Expected class_weight of each output by its name, {listed(outputs)}. "
-                f"Received: {class_weight!r}.{did_you_mean(unknown, outputs)} "
-                f"For example {{{outputs[0]!r}: {{0: 1.0, 1: 20.0}}}}."
-            )
-        for weights in class_weight.values():
-            check_class_weight(weights, ())
+def check_class_weight(
+    class_weight: Any, losses: Mapping[str, Any], classes: Mapping[str, int | None]
+) -> None:
+    """Raise TrainingError unless it has weights of at least zero for labels that the losses take.
+
+    Args:
+        class_weight: label -> weight; of several outputs name -> such weights.
+        losses: the loss of each output by its name.
+        classes: the width of each output by its name.
+    """
+    if len(losses) == 1:
+        (loss,) = losses.values()
+        _check(class_weight, loss, next(iter(classes.values()), None))
         return
+    of_outputs = isinstance(class_weight, Mapping) and len(class_weight) > 0
+    unknown = [name for name in class_weight if name not in losses] if of_outputs else []
+    if not of_outputs or unknown:
+        first = next(iter(losses))
+        raise TrainingError(
+            f"Expected class_weight of each output by its name, {listed(losses)}. "
+            f"Received: {class_weight!r}.{did_you_mean(unknown, losses)} "
+            f"For example {{{first!r}: {{0: 1.0, 1: 20.0}}}}."
+        )
+    for name, weights in class_weight.items():
+        _check(weights, losses[name], classes.get(name))
+
+
+def _check(class_weight: Any, loss: Any, classes: int | None) -> None:
     is_mapping = isinstance(class_weight, Mapping)
     numbers = [*class_weight, *class_weight.values()] if is_mapping else []
     if (
@@ -86,11 +110,28 @@ def check_class_weight(class_weight: Any, outputs: Sequence[str]) -> None:
             "Expected class_weight as a dictionary of label -> finite weight of at least 0. "
             f"Received: {class_weight!r}. For example {{0: 1.0, 1: 20.0}}."
         )
+    function = function_of(loss)
+    if function in CHANCES:
+        expected = "0 and 1, or between them,"
+        others = [label for label in class_weight if not 0 <= label <= 1]
+    elif classes and function in (*_BY_CLASS, _NUMBERED):
+        expected = f"the numbers of classes from 0 to {classes - 1},"
+        others = [label for label in class_weight if label not in range(classes)]
+    else:
+        return
+    if others:
+        raise TrainingError(
+            f"Expected labels in class_weight that rows can have: {expected} with {function.__name__}. "
+            f"Received: {listed(map(str, others))}."
+        )
 
 
-def _weights(y: Any, class_weight: Mapping[Any, Any]) -> tf.Tensor:
+def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> tf.Tensor:
     """The weight of each row of a label."""
-    weights = tf.ones_like(y, tf.float32)
+    labels = tf.cast(y, tf.float32)
+    if function_of(loss) in _BY_CLASS:
+        labels = tf.cast(tf.argmax(labels, axis=-1), tf.float32)
+    weights = tf.ones_like(labels)
     for label, weight in class_weight.items():
-        weights = tf.where(tf.equal(tf.cast(y, tf.float32), float(label)), weight, weights)
+        weights = tf.where(tf.equal(labels, float(label)), weight, weights)
     return weights

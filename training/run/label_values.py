@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 
-_CHANCES = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)
+CHANCES = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)
 
 
 class LabelValues:
@@ -32,7 +32,7 @@ class LabelValues:
 
     def __init__(self, losses: Any) -> None:
         by_name = losses if isinstance(losses, Mapping) else {"": losses}
-        self._losses = {name: _function(loss) for name, loss in by_name.items()}
+        self._losses = {name: function_of(loss) for name, loss in by_name.items()}
         # Where the steps compute: a step that copied it to the host would wait for the GPU. The host reads
         # it after each call of steps. Zero is never wrong.
         self._found = tf.Variable(tf.zeros([len(by_name) + 1]), trainable=False)
@@ -57,7 +57,7 @@ class LabelValues:
             if label == 0:
                 continue
             of = f" in {name!r}" if name else ""
-            if loss in _CHANCES:
+            if loss in CHANCES:
                 raise TrainingError(
                     f"Expected labels from 0 to 1 for {loss.__name__}{of}. Received: {label:g}. Make them "
                     "0 and 1 in the workflow: ops.LambdaOp(lambda rating: (rating > 3).cast('int8')); or "
@@ -75,7 +75,7 @@ class LabelValues:
             )
 
 
-def _function(loss: Any) -> Any:
+def function_of(loss: Any) -> Any:
     """Keras' function of a loss or of its name; None or the loss itself if it is none of Keras'."""
     found = None if loss is None else keras.losses.get(loss)
     return getattr(found, "fn", found)
@@ -84,7 +84,7 @@ def _function(loss: Any) -> Any:
 def _unsuitable(label: Any, loss: Any) -> Any:
     """A label that the loss does not take, else 0."""
     number = tf.cast(label, tf.float32)
-    if loss in _CHANCES:
+    if loss in CHANCES:
         return _extreme(number, (number < 0) | (number > 1))
     if loss is keras.losses.sparse_categorical_crossentropy:
         return _extreme(number, number != tf.floor(number))
