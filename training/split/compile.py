@@ -116,6 +116,7 @@ def compile_model(
     # Keras reads the attributes; without own ones the model has its class's methods.
     loop.uninstall(model)
     replicas.install(model)
+    loop.install_names(model)
     if split:
         # The lookups' vectors have that dtype where the layers take them, and so have their gradients.
         kind = tf.bfloat16 if policy == "mixed_bfloat16" else tf.float32
