@@ -145,10 +145,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         self._counts, self._best = content["callbacks"], content["best"]
-        for name, saved in self._best.items():
+        for saved in _files(content):
             self._load(model, saved)
-            self._counts[name]["best_weights"] = model.get_weights()
-        self._load(model, content)
+            for name, best in self._best.items():
+                if best["weights"] == saved["weights"]:
+                    self._counts[name]["best_weights"] = model.get_weights()
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
             variable.assign(seed)
         self._loader.set_state(content["loader"])
@@ -382,8 +383,8 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _files(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The files of weights, each once with its checksum: those of the best epochs, and the last."""
-    return [*{one["weights"]: one for one in (*content["best"].values(), content)}.values()]
+    """The files of weights, each once with its checksum: those of the best epochs, then the last one."""
+    return [*{one["weights"]: one for one in (content, *content["best"].values())}.values()][::-1]
 
 
 def _expect_sum(weights: Path, expected: str) -> None:
