@@ -84,7 +84,8 @@ def train(
             lie close together, pass `keras.metrics.AUC(num_thresholds=10_000)`.
         loss_weights: of several outputs: output -> weight of its loss in their sum, else 1.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
-            1: 20.0}` for rare positives; of several outputs output -> such weights. Predictions are
+            1: 20.0}` for rare positives; where labels have a value for each class, number of the class
+            -> weight; of several outputs output -> such weights. Predictions are
             then those for data in which positives are that many times more frequent.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
