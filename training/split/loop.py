@@ -37,7 +37,7 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
 
 
 def install_names(model: keras.Model) -> None:
-    """Let Keras' own steps leave out columns that the model does not take."""
+    """Let evaluation and prediction leave out columns that the model does not take, as training does."""
 
     def by_name(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def named(data: Any) -> Any:
@@ -46,7 +46,7 @@ def install_names(model: keras.Model) -> None:
 
         return named
 
-    for name in ("train_step", "test_step", "predict_step"):
+    for name in ("test_step", "predict_step"):
         if origin(step := getattr(model, name)) == "keras":
             setattr(model, name, by_name(step))
 

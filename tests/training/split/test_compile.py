@@ -58,13 +58,12 @@ def test_optimizers_that_sum_repeated_rows_are_taken_in_silence(optimizer):
         warn_of_repeated_rows(optimizer)
 
 
-@pytest.mark.parametrize("split", [True, False])
-def test_columns_that_the_model_does_not_take_are_left_out(split):
+def test_columns_that_the_model_does_not_take_are_left_out():
     """Keras assigns columns by position: "a" would feed "b", and "b" feed "c"."""
     b, c = (keras.Input((1,), name=name) for name in "bc")
     output = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(b + 2 * c)
     model = keras.Model({"b": b, "c": c}, output)
-    compile_model(model, optimizers.SGD(0.0), "mean_squared_error", split=split)
+    compile_model(model, optimizers.SGD(0.0), "mean_squared_error")
     x = {
         name: np.full((64, 1), value, "float32")
         for name, value in {"a": 100, "b": 1, "c": 10}.items()
