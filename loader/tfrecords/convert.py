@@ -135,7 +135,10 @@ class _Shard:
         self.path = path
         if compression is None:
             with path.open("rb") as file:
-                compression = "GZIP" if file.read(3) == _GZIP else ""
+                begin = file.read(3)
+            # Without bytes a name of GZIP is that of a file whose writer was killed.
+            is_gzip = begin == _GZIP or (not begin and path.suffix == ".gz")
+            compression = "GZIP" if is_gzip else ""
         self._compression = compression
 
     def first(self, count: int) -> Iterator[tf.train.Example]:

@@ -126,6 +126,18 @@ def test_zlib_is_named(tmp_path, target):
         convert_tfrecords_to_parquet(path, target.with_name("other"))
 
 
+def test_a_file_without_bytes_has_no_records_unless_it_is_named_as_gzip(tmp_path, target):
+    """TensorFlow's writer leaves no bytes for no records, but 20 with GZIP."""
+    some, none = write(tmp_path / "a", [example(user=1)]), write(tmp_path / "b", [])
+    killed = tmp_path / "c.gz"
+    killed.touch()
+    assert (none.stat().st_size, write(tmp_path / "d.gz", [], "GZIP").stat().st_size) == (0, 20)
+    with pytest.raises(LoaderError, match=r"c\.gz as whole TFRecords, GZIP"):
+        convert_tfrecords_to_parquet([some, none, killed], target)
+    files = convert_tfrecords_to_parquet([some, none, tmp_path / "d.gz"], target)
+    assert read(files)["user"].to_list() == [1]
+
+
 def test_described_features(tmp_path, target):
     records = [
         example(one=1, three=[1.0, 2.0, 3.0], many=[b"x", b"y"], more=9),
