@@ -8,6 +8,7 @@ Example:
     >>> model.fit(train)  # doctest: +SKIP
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 try:
@@ -54,6 +55,9 @@ _MODULES = {
     "configure_tensorflow": "loader.tensorflow.memory",
     "convert_tfrecords_to_parquet": "loader.tfrecords.convert",
 }
+for _name, _framework in (("JaxLoader", "jax"), ("TorchLoader", "torch")):
+    if find_spec(_framework) is None:  # else `from loader import *` would fail
+        __all__.remove(_name)  # noqa: PYI056 - type checkers are to know all names
 
 
 def __dir__() -> list[str]:

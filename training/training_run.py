@@ -27,7 +27,7 @@ from training.run.data_check import check_data, check_end
 from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
-from training.run.label_check import output_names
+from training.run.label_check import output_names, output_widths
 from training.run.label_values import LabelValues
 from training.run.names import check_objects, compile_settings, whole_number
 from training.run.progress import EpochLines
@@ -85,7 +85,8 @@ def train(
             lie close together, pass `keras.metrics.AUC(num_thresholds=10_000)`.
         loss_weights: of several outputs: output -> weight of its loss in their sum, else 1.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
-            1: 20.0}` for rare positives; of several outputs output -> such weights. Predictions are
+            1: 20.0}` for rare positives; where labels have a value for each class, number of the class
+            -> weight; of several outputs output -> such weights. Predictions are
             then those for data in which positives are that many times more frequent.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
@@ -147,7 +148,6 @@ def train(
     if steps_per_execution is not None:
         steps_per_execution = whole_number("steps_per_execution", steps_per_execution)
     warn_if_not_servable(model)
-    outputs = len(getattr(model, "outputs", None) or [0])
     metrics = check_softmax(model, loss, metrics)
     names = output_names(model)
     settings = compile_settings(optimizer, loss, metrics, loss_weights, names)
@@ -164,11 +164,12 @@ def train(
     workers = expect_workers(workers)
     if split is None:
         required = workers.size > 1 or precision != "float32"
-        split = required or (outputs == 1 and is_splittable(model))
+        split = required or (len(names) <= 1 and is_splittable(model))
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     _expect_position_saved(train_data, callbacks)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
-    labels = LabelValues(settings["loss"])
+    losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
+    labels = LabelValues(losses)
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     if saver is not None:
         saver.callbacks = deciding
@@ -200,7 +201,7 @@ def train(
             model.optimizer.finalize_variable_values(model.trainable_variables)
             _end_early_stopping(model, deciding)
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
-        data, weights = _weighted(train_data, class_weight, names, settings["loss"])
+        data, weights = _weighted(train_data, class_weight, losses, model)
         data = uncast(model, data) if validate_ids else data
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
         with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
@@ -310,17 +311,18 @@ def _saver(
     )
 
 
-def _weighted(data: Any, class_weight: Any, outputs: Sequence[str], loss: Any) -> tuple[Any, Any]:
+def _weighted(
+    data: Any, class_weight: Any, losses: Mapping[str, Any], model: keras.Model
+) -> tuple[Any, Any]:
     """The data, and the part of class_weight that is left for Keras."""
     if class_weight is None:
         return data, None
-    check_class_weight(class_weight, outputs)
-    losses = loss if len(outputs) > 1 else {"".join(outputs): loss}
+    check_class_weight(class_weight, losses, output_widths(model))
     if isinstance(data, tf.data.Dataset):
         return weighted(data, class_weight, losses), None
     if isinstance(data, (tuple, list)):
         return with_weights(data, class_weight, losses), None
-    if len(outputs) <= 1 and not isinstance(data, tf.distribute.DistributedDataset):
+    if len(losses) == 1 and not isinstance(data, tf.distribute.DistributedDataset):
         return data, dict(class_weight)
     raise TrainingError(
         "Expected data that is not distributed yet, and for several outputs no PyDataset, to weigh "

@@ -12,11 +12,12 @@ from exporter.repository.manifest import (
     CONFIG,
     WARM_UP,
     Manifest,
+    config_of,
     read_manifest,
     versions_of,
 )
 from exporter.repository.publish import changing, expect_published, published_version, remove
-from exporter.repository.staging import staging
+from exporter.repository.staging import leftovers, staging
 from exporter.repository.verify import verify_version
 from workflow.files.durable import replace_file, sync
 from workflow.files.repository import expect_repository
@@ -69,12 +70,14 @@ def recover_repository(repository: str | os.PathLike[str], name: str) -> int | N
     """Remove the remains of killed exports of an ensemble, and return the published version.
 
     Raises:
-        ExportError: the name is not one of a model, or the repository is missing, cannot be written
-            or cannot be locked.
+        ExportError: the repository has nothing of that name, or is missing, cannot be written or cannot
+            be locked.
     """
     expect_name(name)
     root = Path(repository)
     expect_repository(root, ExportError)
+    if not (root / name).exists() and not leftovers(root, name):
+        config_of(root, name)  # raises, and names the models
     with changing(root, name) as alone:
         if not alone:
             raise ExportError(

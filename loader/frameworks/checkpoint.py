@@ -163,10 +163,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         self._counts, self._best = content["callbacks"], content["best"]
-        for name, saved in self._best.items():
-            self._load(model, saved)
-            self._counts[name]["best_weights"] = model.get_weights()
-        self._load(model, content)
+        self._load_weights(model, content)
         if self._rate != content["learning_rate"]:  # the program has another one than before
             model.optimizer.learning_rate = self._rate
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
@@ -178,6 +175,14 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         # Keras itself ends no run in its first epoch.
         is_ended = content["epoch"] > 1 and self._is_out_of_patience(content["epoch"] - 1)
         return sys.maxsize if is_ended else int(content["epoch"])
+
+    def _load_weights(self, model: keras.Model, content: Mapping[str, Any]) -> None:
+        """Load those of the best epochs for the callbacks that give them back, and then the last ones."""
+        for saved in _files(content):
+            self._load(model, saved)
+            for name, best in self._best.items():
+                if best["weights"] == saved["weights"]:
+                    self._counts[name]["best_weights"] = model.get_weights()
 
     def _load(self, model: keras.Model, saved: Mapping[str, Any]) -> None:
         weights = self._folder / saved["weights"]
@@ -457,8 +462,8 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _files(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The files of weights, each once with its checksum: those of the best epochs, and the last."""
-    return [*{one["weights"]: one for one in (*content["best"].values(), content)}.values()]
+    """The files of weights, each once with its checksum: those of the best epochs, then the last one."""
+    return [*{one["weights"]: one for one in (content, *content["best"].values())}.values()][::-1]
 
 
 def _expect_sum(weights: Path, expected: str) -> None:

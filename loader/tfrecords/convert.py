@@ -69,9 +69,10 @@ def convert_tfrecords_to_parquet(
             order: files as given, those of a pattern sorted.
         output_dir: folder to write to; made if missing, and it must not contain parquet.
         features: names and `tf.io.FixedLenFeature` (one value, or lists of one length),
-            `tf.io.VarLenFeature` or `tf.io.RaggedFeature` (lists), as for `tf.io.parse_example`.
-            Features that are not named are left out. A single value without a default is null in a
-            record that lacks it, and one that none of the first records has is an error.
+            `tf.io.VarLenFeature`, `tf.io.RaggedFeature` or `tf.io.FixedLenSequenceFeature` (lists, the
+            last without the padding of batches), as for `tf.io.parse_example`. Features that are not
+            named are left out. A single value without a default is null in a record that lacks it, and
+            one that none of the first records has is an error.
         compression_type: "GZIP", "ZLIB" or "" for none. Default: GZIP where a file begins as one.
         rows_per_file: rows of a parquet file; the last one of each TFRecord file may have fewer.
 
@@ -134,7 +135,10 @@ class _Shard:
         self.path = path
         if compression is None:
             with path.open("rb") as file:
-                compression = "GZIP" if file.read(3) == _GZIP else ""
+                begin = file.read(3)
+            # Without bytes a name of GZIP is that of a file whose writer was killed.
+            is_gzip = begin == _GZIP or (not begin and path.suffix == ".gz")
+            compression = "GZIP" if is_gzip else ""
         self._compression = compression
 
     def first(self, count: int) -> Iterator[tf.train.Example]:

@@ -59,8 +59,8 @@ def described(features: Mapping[str, Any]) -> dict[str, RecordFeature]:
     """
     if not isinstance(features, Mapping) or not features:
         raise LoaderError(
-            "Expected features as a dict of names and tf.io.FixedLenFeature, VarLenFeature or "
-            f"RaggedFeature. Received: {features!r}."
+            "Expected features as a dict of names and tf.io.FixedLenFeature, VarLenFeature, RaggedFeature or "
+            f"FixedLenSequenceFeature. Received: {features!r}."
         )
     return {name: _described(name, spec) for name, spec in features.items()}
 
@@ -72,11 +72,15 @@ def _described(name: str, spec: Any) -> RecordFeature:
     is_ragged = is_ragged and spec.value_key in (None, name)
     is_fixed = isinstance(spec, tf.io.FixedLenFeature) and len(tf.TensorShape(shape)) < 2
     is_fixed = is_fixed and tf.TensorShape(shape).is_fully_defined()
-    if dtype not in _NAMES or not (is_ragged or is_fixed or isinstance(spec, tf.io.VarLenFeature)):
+    # In a batch `tf.io` pads such lists with the default value, which is no value of a record.
+    is_sequence = isinstance(spec, tf.io.FixedLenSequenceFeature) and spec.allow_missing
+    is_sequence = is_sequence and len(tf.TensorShape(shape)) == 0
+    is_list = is_ragged or is_sequence or isinstance(spec, tf.io.VarLenFeature)
+    if dtype not in _NAMES or not (is_list or is_fixed):
         raise LoaderError(
             "Expected a feature as tf.io.FixedLenFeature of at most one dimension, of a known length, "
-            "VarLenFeature or RaggedFeature without partitions, of int64, float32 or string. "
-            f"Received: {name!r} as {spec!r}."
+            "VarLenFeature, RaggedFeature without partitions, or FixedLenSequenceFeature([], ..., "
+            f"allow_missing=True), of int64, float32 or string. Received: {name!r} as {spec!r}."
         )
     if not is_fixed:
         return RecordFeature(dtype)

@@ -56,6 +56,13 @@ def test_a_missing_framework_is_named(package, wanted, tmp_path):
     assert told.startswith(f"ImportError: Expected the package {package}: pip install {package}")
 
 
+@pytest.mark.parametrize("package", ["torch", "jax"])
+def test_a_star_import_does_without_frameworks(package, tmp_path):
+    program = WITHOUT.format(absent=package) + "from loader import *\nprint(KerasSequenceLoader)"
+    (tmp_path / "program.py").write_text(program)
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, check=True)
+
+
 def test_the_advice_installs_from_where_the_package_came():
     """An index may lack the package, or have a stranger's of its name."""
     installed = distribution("parquet-to-triton")

@@ -10,16 +10,18 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.run.label_values import function_of
+from training.run.label_values import CHANCES, function_of
 from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
 from workflow.schema.python_number import python_number
 
-_ONE_HOT = (
+# Losses whose labels are a value for each class, the largest of them for the row's own.
+_BY_CLASS = (
     keras.losses.categorical_crossentropy,
     keras.losses.categorical_focal_crossentropy,
     keras.losses.categorical_hinge,
 )
+_NUMBERED = keras.losses.sparse_categorical_crossentropy
 
 
 def weighted(
@@ -61,35 +63,42 @@ def with_weights(
             "Received: triples, which have weights already. Leave one of the two out."
         )
     x, y = batch
-
-    def weigh(name: str, label: Any) -> tf.Tensor:
-        if (
-            len(losses) == 1
-        ):  # whose label has a name that a model of a class of its own does not tell
-            return _weights(label, class_weight, *losses.values())
-        return _weights(label, class_weight.get(name, {}), losses[name])
-
-    if isinstance(y, Mapping):
-        return x, y, {name: weigh(name, y[name]) for name in y}
-    if isinstance(y, (list, tuple)):
-        return x, y, tuple(weigh(*pair) for pair in zip(losses, y, strict=True))
-    return x, y, weigh(next(iter(losses)), y)
+    if len(losses) == 1:
+        (loss,) = losses.values()
+        return x, y, keras.tree.map_structure(lambda label: _weights(label, class_weight, loss), y)
+    by_name = y if isinstance(y, Mapping) else dict(zip(losses, y, strict=True))
+    weights = {n: _weights(by_name[n], class_weight.get(n, {}), losses[n]) for n in by_name}
+    return x, y, weights if by_name is y else tuple(weights.values())
 
 
-def check_class_weight(class_weight: Any, outputs: Sequence[str]) -> None:
-    """Raise TrainingError unless it has weights of at least zero for labels, of each of several outputs."""
-    if len(outputs) > 1:
-        of_outputs = isinstance(class_weight, Mapping) and len(class_weight) > 0
-        unknown = [name for name in class_weight if name not in outputs] if of_outputs else []
-        if not of_outputs or unknown:
-            raise TrainingError(
-                f"Expected class_weight of each output by its name, {listed(outputs)}. "
-                f"Received: {class_weight!r}.{did_you_mean(unknown, outputs)} "
-                f"For example {{{outputs[0]!r}: {{0: 1.0, 1: 20.0}}}}."
-            )
-        for weights in class_weight.values():
-            check_class_weight(weights, ())
+def check_class_weight(
+    class_weight: Any, losses: Mapping[str, Any], classes: Mapping[str, int | None]
+) -> None:
+    """Raise TrainingError unless it has weights of at least zero for labels that the losses take.
+
+    Args:
+        class_weight: label -> weight; of several outputs name -> such weights.
+        losses: the loss of each output by its name.
+        classes: the width of each output by its name.
+    """
+    if len(losses) == 1:
+        (loss,) = losses.values()
+        _check(class_weight, loss, next(iter(classes.values()), None))
         return
+    of_outputs = isinstance(class_weight, Mapping) and len(class_weight) > 0
+    unknown = [name for name in class_weight if name not in losses] if of_outputs else []
+    if not of_outputs or unknown:
+        first = next(iter(losses))
+        raise TrainingError(
+            f"Expected class_weight of each output by its name, {listed(losses)}. "
+            f"Received: {class_weight!r}.{did_you_mean(unknown, losses)} "
+            f"For example {{{first!r}: {{0: 1.0, 1: 20.0}}}}."
+        )
+    for name, weights in class_weight.items():
+        _check(weights, losses[name], classes.get(name))
+
+
+def _check(class_weight: Any, loss: Any, classes: int | None) -> None:
     is_mapping = isinstance(class_weight, Mapping)
     numbers = [*class_weight, *class_weight.values()] if is_mapping else []
     if (
@@ -101,14 +110,28 @@ def check_class_weight(class_weight: Any, outputs: Sequence[str]) -> None:
             "Expected class_weight as a dictionary of label -> finite weight of at least 0. "
             f"Received: {class_weight!r}. For example {{0: 1.0, 1: 20.0}}."
         )
+    function = function_of(loss)
+    if function in CHANCES:
+        expected = "0 and 1, or between them,"
+        others = [label for label in class_weight if not 0 <= label <= 1]
+    elif classes and function in (*_BY_CLASS, _NUMBERED):
+        expected = f"the numbers of classes from 0 to {classes - 1},"
+        others = [label for label in class_weight if label not in range(classes)]
+    else:
+        return
+    if others:
+        raise TrainingError(
+            f"Expected labels in class_weight that rows can have: {expected} with {function.__name__}. "
+            f"Received: {listed(map(str, others))}."
+        )
 
 
 def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> tf.Tensor:
     """The weight of each row of a label, or of each of its steps."""
     classes, function = tf.convert_to_tensor(y), function_of(loss)
-    if function in _ONE_HOT:
+    if function in _BY_CLASS:
         classes = tf.argmax(classes, axis=-1)
-    elif function is not keras.losses.sparse_categorical_crossentropy and (
+    elif function is not _NUMBERED and (
         class_weight and classes.shape.rank != 1 and classes.shape[-1] != 1
     ):
         shape = ", ".join("N" if n is None else str(n) for n in classes.shape)

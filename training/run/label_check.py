@@ -82,6 +82,15 @@ def output_names(model: keras.Model) -> list[str]:
     return list(model.output_names) if isinstance(outputs, (list, tuple)) else []
 
 
+def output_widths(model: keras.Model) -> dict[str, int | None]:
+    """The last dimension of each output, under its name; none of a model without known outputs."""
+    outputs = getattr(model, "output", None)
+    if not isinstance(outputs, Mapping):
+        tensors = keras.tree.flatten(outputs) if outputs is not None else []
+        outputs = dict(zip(output_names(model) or [""], tensors, strict=True)) if tensors else {}
+    return {name: tensor.shape[-1] for name, tensor in outputs.items()}
+
+
 def _shown(y: Any, data: Any) -> str:
     if isinstance(y, Mapping):
         names = list(y)

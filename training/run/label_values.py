@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 
-_CHANCES = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)
+CHANCES = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)
 
 
 class LabelValues:
@@ -57,7 +57,7 @@ class LabelValues:
             if label == 0:
                 continue
             of = f" in {name!r}" if name else ""
-            if loss in _CHANCES:
+            if loss in CHANCES:
                 raise TrainingError(
                     f"Expected labels from 0 to 1 for {loss.__name__}{of}. Received: {label:g}. Make them "
                     "0 and 1 in the workflow: ops.LambdaOp(lambda rating: (rating > 3).cast('int8')); or "
@@ -84,7 +84,7 @@ def function_of(loss: Any) -> Any:
 def _unsuitable(label: Any, loss: Any) -> Any:
     """A label that the loss does not take, else 0."""
     number = tf.cast(label, tf.float32)
-    if loss in _CHANCES:
+    if loss in CHANCES:
         return _extreme(number, (number < 0) | (number > 1))
     if loss is keras.losses.sparse_categorical_crossentropy:
         return _extreme(number, number != tf.floor(number))

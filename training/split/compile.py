@@ -52,7 +52,8 @@ def compile_model(
 
     XLA compiles the dense part, which can compute in 16 bits; tables are written outside of it: see
     `training.split.step.SplitStep`. Everything else of Keras is unchanged: `fit`, `evaluate`,
-    callbacks, metrics, saving. The model itself stays float32 when it is evaluated and served.
+    callbacks, metrics, saving. The model itself stays float32 when it is evaluated and served. Columns
+    that it does not take are left out; Keras' own steps would assign them to its inputs by position.
 
     A model that is loaded from disk trains with Keras' own step until this function compiles it.
 
@@ -126,6 +127,7 @@ def compile_model(
         if exchange is not None and step.parts.lookup.trainable_variables:
             warn_of_repeated_rows(optimizer)
         loop.install(model, exchange)
+        loop.install_names(model)
         if exchange is not None and is_divided:
             loop.install_lookups(model, exchange)
 

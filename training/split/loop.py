@@ -12,6 +12,7 @@ import tensorflow as tf
 from training.parallel.failures import together, wait_for_gpu
 from training.private import origin
 from training.split.exchange import Exchange
+from training.split.step import taken
 
 
 def install(model: keras.Model, exchange: Exchange | None = None) -> None:
@@ -33,6 +34,21 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
             model.train_function = one if exchange is None else _Together(one, exchange)
 
     model.make_train_function = make_train_function
+
+
+def install_names(model: keras.Model) -> None:
+    """Let evaluation and prediction leave out columns that the model does not take, as training does."""
+
+    def by_name(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def named(data: Any) -> Any:
+            x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+            return step(keras.utils.pack_x_y_sample_weight(taken(model, x), y, weight))
+
+        return named
+
+    for name in ("test_step", "predict_step"):
+        if origin(step := getattr(model, name)) == "keras":
+            setattr(model, name, by_name(step))
 
 
 def install_lookups(model: keras.Model, exchange: Exchange) -> None:

@@ -75,10 +75,10 @@ def _copied(
             config["dtype"] = policy
         try:
             again = (kind or type(layer)).from_config(config)
-        except (TypeError, ValueError, NotImplementedError):
+        except (TypeError, ValueError, NotImplementedError) as error:
             # Keras recreates no Lambda; a layer without weights has little to gain.
             if layer.weights:
-                raise
+                raise _not_recreated(layer, error, policy) from error
             return layer
         # The comparison at the end finds this too, but a layer with another function may fail when called.
         if functions_of(layer) != functions_of(again):
@@ -88,17 +88,25 @@ def _copied(
 
     try:
         copy = keras.models.clone_model(tower, clone_function=clone, recursive=True)
+    except TrainingError:
+        raise
     except (TypeError, ValueError, NotImplementedError) as error:
-        reason = " ".join(str(error).split())
-        raise TrainingError(
-            "Expected layers that can be recreated from their get_config, for another precision. "
-            f"Received: {reason} Set a dtype policy for the model: "
-            f"keras.config.set_dtype_policy({policy!r}) before it is built."
-        ) from error
+        raise _not_recreated(tower, error, policy) from error
     if unlike := {layer.name for layer, other in made if not _is_alike(layer, other)}:
         return _copied(tower, policy, xla, shared | unlike)
     _check_same(tower, copy)
     return copy
+
+
+def _not_recreated(layer: Any, error: Exception, policy: str | None) -> TrainingError:
+    # Keras shows the whole config first, and the code of a lambda last.
+    reason = " ".join(str(error).rpartition("Exception encountered: ")[2].split())
+    return TrainingError(
+        "Expected layers that can be recreated from their get_config, for another precision. Received: "
+        f"{layer.name!r} of {type(layer).__name__}: {reason:.100}. Write a function of your own, such as an "
+        "activation, with def and @keras.saving.register_keras_serializable(); or set a dtype policy for "
+        f"the model: keras.config.set_dtype_policy({policy!r}) before it is built."
+    )
 
 
 def _is_alike(layer: Any, made: Any) -> bool:

@@ -112,7 +112,7 @@ class SplitStep:
             y, weight = _widened((y, weight))
             x = x if joined and self._xla else _widened(x)
         if joined:
-            result = self._run(_taken(self.parts.lookup, x), y, weight, [], joined=True)
+            result = self._run(taken(self.parts.lookup, x), y, weight, [], joined=True)
             gradients = _by_variable(tables, result.lookup_gradients)
         else:
             held = [table for table in tables if layout_of(table) is None]
@@ -122,7 +122,7 @@ class SplitStep:
             ):
                 tape.watch([table.value for table in held])
                 # Joined in the tower, together with what it computes with them.
-                border = self._look_up(_taken(self.parts.lookup, x))
+                border = self._look_up(taken(self.parts.lookup, x))
                 parts = [_in_few(concatenated(tensor)) for tensor in border]
             result = self._run(parts, y, weight, list(map(mask_of, border)), joined=False)
             sources = [table.value for table in held], [each.vectors for each in lookups]
@@ -333,13 +333,14 @@ def cut_for_training(model: keras.Model) -> SplitModel:
     return parts
 
 
-def _taken(model: keras.Model, x: Any) -> Any:
+def taken(model: keras.Model, x: Any) -> Any:
     """The features that a model takes.
 
     Keras would assign others to its inputs by position, and XLA cannot take lists and text.
     """
-    if isinstance(x, dict) and isinstance(model.input, dict):
-        return {name: tensor for name, tensor in x.items() if name in model.input}
+    inputs = getattr(model, "input", None)
+    if isinstance(x, dict) and isinstance(inputs, dict):
+        return {name: tensor for name, tensor in x.items() if name in inputs}
     return x
 
 

@@ -456,6 +456,13 @@ def test_a_repository_that_is_no_folder_is_reported(
     assert not (folder / "none").exists()
 
 
+@pytest.mark.parametrize("command", ["show", "verify", "rollback", "recover", "openapi"])
+def test_a_model_that_is_not_there_is_reported_with_those_that_are(command, folder):
+    text = failed(command, "shap", "--repository", folder / "models")
+    assert "Expected a model among shop in " in text
+    assert "Received: 'shap'. Did you mean 'shop'?" in text
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_port_that_is_taken_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -126,6 +126,18 @@ def test_zlib_is_named(tmp_path, target):
         convert_tfrecords_to_parquet(path, target.with_name("other"))
 
 
+def test_a_file_without_bytes_has_no_records_unless_it_is_named_as_gzip(tmp_path, target):
+    """TensorFlow's writer leaves no bytes for no records, but 20 with GZIP."""
+    some, none = write(tmp_path / "a", [example(user=1)]), write(tmp_path / "b", [])
+    killed = tmp_path / "c.gz"
+    killed.touch()
+    assert (none.stat().st_size, write(tmp_path / "d.gz", [], "GZIP").stat().st_size) == (0, 20)
+    with pytest.raises(LoaderError, match=r"c\.gz as whole TFRecords, GZIP"):
+        convert_tfrecords_to_parquet([some, none, killed], target)
+    files = convert_tfrecords_to_parquet([some, none, tmp_path / "d.gz"], target)
+    assert read(files)["user"].to_list() == [1]
+
+
 def test_described_features(tmp_path, target):
     records = [
         example(one=1, three=[1.0, 2.0, 3.0], many=[b"x", b"y"], more=9),
@@ -159,6 +171,16 @@ def test_defaults_are_those_of_tensorflow(tmp_path, target):
     found = read(files)
     assert found["a"].to_list() == expected["a"].numpy().tolist()
     assert found["b"].to_list() == expected["b"].numpy().tolist()
+
+
+def test_sequences_are_those_of_tensorflow_without_its_padding(tmp_path, target):
+    records = [example(a=[*range(1, n + 1)]) if n else example(b=1) for n in (2, 0, 5, 1)]
+    features = {
+        "a": tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True, default_value=-1)
+    }
+    files = convert_tfrecords_to_parquet(write(tmp_path / "a", records), target, features)
+    padded = tf.io.parse_example(records, features)["a"].numpy().tolist()
+    assert read(files)["a"].to_list() == [[n for n in row if n != -1] for row in padded]
 
 
 @pytest.mark.parametrize(
@@ -300,6 +322,14 @@ def test_a_changed_byte_is_refused(tmp_path, target):
         (lambda _: {"features": {}}, "features as a dict"),
         (lambda _: {"output_dir": "s3://bucket/out"}, "path of this machine.*s3://bucket/out"),
         (lambda _: {"features": {"a": tf.io.FixedLenFeature([2, 2], tf.int64)}}, "one dimension"),
+        (
+            lambda _: {"features": {"a": tf.io.FixedLenSequenceFeature([], tf.int64)}},
+            "allow_missing=True",
+        ),
+        (
+            lambda _: {"features": {"a": tf.io.FixedLenSequenceFeature([2], tf.int64, True)}},
+            r"'a' as FixedLenSequenceFeature\(shape=\[2\]",
+        ),
         (
             lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, 3)}},
             "'a' as Sparse",

@@ -63,3 +63,34 @@ def test_several_labels_of_one_output_have_no_class(kind):
     data = (X, y) if kind == "arrays" else tf.data.Dataset.from_tensors((X, y))
     with pytest.raises(TrainingError, match=r"one class.*shape \(64, 3\).*binary_crossentropy"):
         train(network(steps=False), data, class_weight=WEIGHTS)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+def test_the_only_output_of_a_dictionary_is_weighed(kind):
+    a = keras.Input((4, 1), name="a")
+    click = keras.layers.Dense(1, "sigmoid")(keras.layers.Flatten()(a))
+    model = keras.Model({"a": a}, {"click": click})
+    y = (CLASSES[:, :1] > 0).astype("float32")
+    chances = model.predict(X, verbose=0)["click"]
+    entropies = -np.log(np.where(y > 0, chances, 1 - chances))
+    expected = (np.where(y > 0, 20.0, 1.0) * entropies).mean()
+    data = (
+        (X, {"click": y}) if kind == "arrays" else tf.data.Dataset.from_tensors((X, {"click": y}))
+    )
+    report = train(model, data, optimizer=optimizers.SGD(0.0), class_weight={1: 20.0}, metrics=[])
+    assert report.history["loss"][0] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("units", "loss", "weights", "text"),
+    [
+        (3, "sparse_categorical_crossentropy", {3: 2.0}, "from 0 to 2, .*Received: 3"),
+        (3, keras.losses.CategoricalCrossentropy(), {-1: 2.0}, "from 0 to 2, .*Received: -1"),
+        (3, "sparse_categorical_crossentropy", {0.5: 2.0}, "from 0 to 2, .*Received: 0.5"),
+        (1, "binary_crossentropy", {1: 1.0, 2: 5.0}, "0 and 1, .*Received: 2"),
+    ],
+)
+def test_a_weight_of_a_label_that_no_row_can_have_is_refused(units, loss, weights, text):
+    model, y = network(steps=False, units=units), np.zeros((64, 1))
+    with pytest.raises(TrainingError, match=text):
+        train(model, (X, y), loss=loss, class_weight=weights, metrics=[])

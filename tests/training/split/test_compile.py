@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import optimizers
+from training import compile_model, optimizers
 from training.split.compile import warn_of_repeated_rows
 
 
@@ -56,3 +56,19 @@ def test_optimizers_that_sum_repeated_rows_are_taken_in_silence(optimizer):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_repeated_rows(optimizer)
+
+
+def test_columns_that_the_model_does_not_take_are_left_out():
+    """Keras assigns columns by position: "a" would feed "b", and "b" feed "c"."""
+    b, c = (keras.Input((1,), name=name) for name in "bc")
+    output = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(b + 2 * c)
+    model = keras.Model({"b": b, "c": c}, output)
+    compile_model(model, optimizers.SGD(0.0), "mean_squared_error")
+    x = {
+        name: np.full((64, 1), value, "float32")
+        for name, value in {"a": 100, "b": 1, "c": 10}.items()
+    }
+    data = tf.data.Dataset.from_tensors((x, np.zeros((64, 1), "float32")))
+    history = model.fit(data, validation_data=data, shuffle=False, verbose=0).history
+    assert history == {"loss": [21.0**2], "val_loss": [21.0**2]}
+    assert model.predict(x, verbose=0).tolist() == [[21.0]] * 64

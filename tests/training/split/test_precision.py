@@ -53,6 +53,29 @@ def test_the_last_layers_keep_float32(sizes):
     assert {layer.compute_dtype for layer in model.layers} == {"float32"}
 
 
+@keras.saving.register_keras_serializable("tests")
+def doubled(x):
+    return 2 * keras.ops.relu(x)
+
+
+def test_a_function_that_keras_cannot_find_is_refused_with_advice_that_holds():
+    """Keras recreates no lambda; the advice names the layer, and followed, it trains."""
+
+    def model_with(activation):
+        user = keras.Input((1,), name="userId", dtype="int32")
+        x = layers.EmbeddingBag(50, 4)(user)
+        x = keras.layers.Dense(4, activation, name="mine")(x)
+        return keras.Model(user, keras.layers.Dense(1)(x))
+
+    with pytest.warns(UserWarning, match="lambda"), pytest.raises(TrainingError) as refused:
+        compile_model(model_with(lambda x: 2 * keras.ops.relu(x)), precision="bfloat16")
+    text = str(refused.value)
+    assert "Received: 'mine' of Dense: Could not interpret activation" in text
+    assert "@keras.saving.register_keras_serializable()" in text
+    assert len(text) < 600
+    compile_model(model_with(doubled), precision="bfloat16")
+
+
 def test_a_layer_that_cannot_be_made_anew_is_told_of():
     class Odd(keras.layers.Dense):
         def __init__(self, size, **options):
