@@ -42,15 +42,18 @@ def in_files(folder):
     return folder
 
 
-@pytest.mark.parametrize("form", ["pandas", "nan", "lazy", "files"])
+FORMS = {
+    "pandas": lambda _: rows(),
+    "nan": lambda _: pl.from_pandas(rows(), nan_to_null=False),
+    "lazy": lambda _: pl.from_pandas(rows(), nan_to_null=False).lazy(),
+    "files": lambda folder: in_files(folder / "data"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("make", NODES.values(), ids=NODES)
 def test_what_is_learnt_is_what_integers_teach(make, form, tmp_path):
-    data = {
-        "pandas": rows,
-        "nan": lambda: pl.from_pandas(rows(), nan_to_null=False),
-        "lazy": lambda: pl.from_pandas(rows()).lazy(),
-        "files": lambda: in_files(tmp_path / "data"),
-    }[form]()
+    data = FORMS[form](tmp_path)
     workflow, wanted = Workflow(make()).fit(data), Workflow(make()).fit(integers())
     assert workflow.input_schema["id"].dtype == "int64"
     assert workflow.output_schema == wanted.output_schema
@@ -64,6 +67,17 @@ def test_lists_of_them_too():
     data = {"ids": [[1.0, float("nan")], [], [2.0, 1.0]]}
     made = Workflow(["ids"] >> ops.Categorify()).fit_transform(data).collect()
     assert made["ids"].to_list() == [[3, 1], [], [4, 3]]
+@pytest.mark.parametrize("form", FORMS)
+def test_each_row_is_encoded_from_the_other_folds_as_with_integers(form, tmp_path):
+    def workflow():
+        return Workflow([["id", "other"], "id"] >> ops.TargetEncoding("price", kfold=2))
+
+    data, wanted = FORMS[form](tmp_path), workflow().fit_transform(integers()).collect()
+    assert workflow().fit_transform(data).collect().equals(wanted)
+    written = workflow().fit_transform_to_parquet(data, tmp_path / "out")
+    assert pl.concat(map(pl.read_parquet, written)).equals(wanted)
+
+
 
 
 def test_other_columns_stay_floats():
