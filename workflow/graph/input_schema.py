@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from workflow.data.frames import polars_errors
-from workflow.data.parquet import inner_type
+from workflow.data.parquet import as_integers, element_type
 from workflow.data.sources import Source
 from workflow.errors import WorkflowError, listed
-from workflow.expressions.polars.series import column_schema, type_remedy
+from workflow.expressions.polars.series import column_schema, polars_dtype, type_remedy
 from workflow.schema.alike import rename_advice
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
@@ -124,15 +124,15 @@ def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
             f"Expected column {column.name!r} as {column}, or as floats that are whole numbers up to "
             f"{most}. Received: {value} in row {row}."
         )
-    return (
-        frame.with_columns(_as_integers(frame, column) for column, _ in floats) if floats else frame
-    )
+    have = frame.collect_schema()
+    names = [column.name for column, _ in floats]
+    return frame.with_columns(as_integers(n, have[n]) for n in names) if floats else frame
 
 
 def _floats(frame: pl.LazyFrame, columns: Schema) -> list[tuple[ColumnSchema, int]]:
     """The columns of integers that are floats in a frame, and the limit up to which they are exact."""
     have = frame.collect_schema()
-    types = [(c, _element(have[c.name])) for c in columns.columns if c.info.is_integer]
+    types = [(c, element_type(have[c.name])) for c in columns.columns if c.info.is_integer]
     return [(c, 2**24 if t == pl.Float32 else 2**53) for c, t in types if t.is_float()]
 
 
@@ -155,7 +155,7 @@ def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
 
 
 def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
-    """Data whose floats are converted to integers, as one query.
+    """Data whose floats are read as integers.
 
     Args:
         source: the data.
@@ -174,9 +174,12 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
             f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Use Bucketize, "
             "or cast it with LambdaOp(lambda c: c.cast('int64'))."
         )
-    frame = with_integers(source.frame, inputs)
-    is_query = source.is_query or source.files is not None
-    return replace(source, frame=frame, files=None, is_query=is_query)
+    if source.files is None:
+        return replace(source, frame=with_integers(source.frame, inputs))
+    floats = [column for column, _ in _floats(source.frame, inputs)]
+    types = {c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in floats}
+    files = source.files.cast(source.files.schema | types)
+    return replace(source, frame=files.scan(), files=files)
 
 
 def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
@@ -186,7 +189,7 @@ def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
     """
     have = frame.collect_schema()
     for column in inputs.columns:
-        received = _element(have[column.name])
+        received = element_type(have[column.name])
         if not (column.info.is_integer and received.is_integer()):
             continue
         for row, value in _first_row(frame, column, _is_beyond(column, received)):
@@ -273,13 +276,3 @@ def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
 def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:
     text = f"Expected column {column.name!r} as {column}, as in fit. Received: {received}. {advice}"
     return WorkflowError(text.rstrip())
-
-
-def _as_integers(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
-    value = pl.element() if column.is_list else pl.col(column.name)
-    value = value.fill_nan(None).cast(pl.Int64)
-    return _values(frame, column).list.eval(value) if column.is_list else value
-
-
-def _element(dtype: pl.DataType) -> pl.DataType:
-    return inner_type(dtype) if isinstance(dtype, pl.List | pl.Array) else dtype
