@@ -183,15 +183,14 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
 
 
 def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
-    """Refuse integers outside the range of the dtype in `fit`, before they are cast.
+    """Refuse numbers outside the range of the dtype in `fit`, before they are cast.
 
-    Polars' own cast refuses them when the frame is collected, but cuDF's wraps them around.
+    Polars' own cast refuses such integers when the frame is collected, but cuDF's wraps them around;
+    floats would become infinite.
     """
     have = frame.collect_schema()
     for column in inputs.columns:
         received = element_type(have[column.name])
-        if not (column.info.is_integer and received.is_integer()):
-            continue
         for row, value in _first_row(frame, column, _is_beyond(column, received)):
             raise WorkflowError(
                 f"Expected column {column.name!r} as {column}, as in fit. Received: {value} in row {row}. "
@@ -200,9 +199,14 @@ def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
 
 
 def _is_beyond(column: ColumnSchema, received: pl.DataType) -> pl.Expr | None:
-    """Integers of a type that are outside a column's dtype; None if there can be none."""
+    """Finite numbers of a type that are outside a column's dtype; None if there can be none."""
+    element = _elements(column)
+    if column.dtype == "float32" and received == pl.Float64:
+        return element.is_finite() & element.cast(pl.Float32).is_infinite()
+    if not (column.info.is_integer and received.is_integer()):
+        return None
     own = np.iinfo(column_schema(column.name, received).info.numpy)
-    limits, element = np.iinfo(column.info.numpy), _elements(column)
+    limits = np.iinfo(column.info.numpy)
     # A comparison with a limit outside the type would convert both to floats.
     wrong = [element < pl.lit(int(limits.min), received)] if limits.min > own.min else []
     wrong += [element > pl.lit(int(limits.max), received)] if limits.max < own.max else []
