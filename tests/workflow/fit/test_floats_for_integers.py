@@ -16,6 +16,10 @@ NODES = {
     "HashedCross": lambda: [["id", "other"]] >> ops.HashedCross(1000),
     "JoinGroupby": lambda: ["id"] >> ops.JoinGroupby("price", stats=["count", "mean"]),
     "TargetEncoding": lambda: [["id", "other"]] >> ops.TargetEncoding("price", kfold=1),
+    "ColumnSimilarity": lambda: (
+        [["id", "other"]]
+        >> ops.ColumnSimilarity({"id": [7, 9, 1, 2], "feature": ["a", "b", "a", "c"]})
+    ),
     "after a learner": lambda: (
         (["id", "other"] + (["price"] >> ops.Normalize()) >> ops.Rename(postfix="_"))["id_"]
         >> ops.Categorify()
@@ -63,10 +67,6 @@ def test_what_is_learnt_is_what_integers_teach(make, form, tmp_path):
     assert pl.concat(map(pl.read_parquet, written)).equals(made)
 
 
-def test_lists_of_them_too():
-    data = {"ids": [[1.0, float("nan")], [], [2.0, 1.0]]}
-    made = Workflow(["ids"] >> ops.Categorify()).fit_transform(data).collect()
-    assert made["ids"].to_list() == [[3, 1], [], [4, 3]]
 @pytest.mark.parametrize("form", FORMS)
 def test_each_row_is_encoded_from_the_other_folds_as_with_integers(form, tmp_path):
     def workflow():
@@ -78,6 +78,10 @@ def test_each_row_is_encoded_from_the_other_folds_as_with_integers(form, tmp_pat
     assert pl.concat(map(pl.read_parquet, written)).equals(wanted)
 
 
+def test_lists_of_them_too():
+    data = {"ids": [[1.0, float("nan")], [], [2.0, 1.0]]}
+    made = Workflow(["ids"] >> ops.Categorify()).fit_transform(data).collect()
+    assert made["ids"].to_list() == [[3, 1], [], [4, 3]]
 
 
 def test_other_columns_stay_floats():
