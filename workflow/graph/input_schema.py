@@ -170,9 +170,9 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
         found = [*_fractions(source.frame, inputs)]
     for column, value, row in found:
         raise WorkflowError(
-            f"{label} needs integers, booleans or strings. Received: column {column.name!r}, "
-            f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Use Bucketize, "
-            "or cast it with LambdaOp(lambda c: c.cast('int64'))."
+            f"{label} needs integers, or floats that are whole numbers. Received: column {column.name!r}, "
+            f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Cast it with "
+            "LambdaOp(lambda c: c.cast('int64')), or make categories of it with Bucketize."
         )
     if source.files is None:
         return replace(source, frame=with_integers(source.frame, inputs))

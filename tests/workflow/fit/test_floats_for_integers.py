@@ -20,6 +20,7 @@ NODES = {
         [["id", "other"]]
         >> ops.ColumnSimilarity({"id": [7, 9, 1, 2], "feature": ["a", "b", "a", "c"]})
     ),
+    "DatePart": lambda: ["id"] >> ops.DatePart(["day"], unit="D"),
     "after a learner": lambda: (
         (["id", "other"] + (["price"] >> ops.Normalize()) >> ops.Rename(postfix="_"))["id_"]
         >> ops.Categorify()
@@ -93,7 +94,7 @@ def test_other_columns_stay_floats():
 @pytest.mark.parametrize("make", NODES.values(), ids=NODES)
 def test_fractions_are_no_ids(make, value):
     data = rows().assign(id=[7.0, None, value, 7.0, 1.0])
-    with pytest.raises(WorkflowError, match=r"needs integers.*'id'.*in row 2\. Use Bucketize"):
+    with pytest.raises(WorkflowError, match=r"needs integers.*'id'.*in row 2\. Cast it"):
         Workflow(make()).fit(data)
 
 
