@@ -118,8 +118,7 @@ def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         [7, None]
     """
     floats = _floats(frame, columns)
-    for column, value, row in _fractions(frame, columns):
-        most = next(most for other, most in floats if other is column)
+    for column, most, value, row in _fractions(frame, columns):
         raise WorkflowError(
             f"Expected column {column.name!r} as {column}, or as floats that are whole numbers up to "
             f"{most}. Received: {value} in row {row}."
@@ -136,8 +135,10 @@ def _floats(frame: pl.LazyFrame, columns: Schema) -> list[tuple[ColumnSchema, in
     return [(c, 2**24 if t == pl.Float32 else 2**53) for c, t in types if t.is_float()]
 
 
-def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSchema, Any, int]]:
-    """The first float of each column that is not an integer, with its row.
+def _fractions(
+    frame: pl.LazyFrame, columns: Schema
+) -> Iterator[tuple[ColumnSchema, int, Any, int]]:
+    """The first float of each column that is not an integer, after its limit and before its row.
 
     Such floats are fractions, and numbers with more digits than a float can hold.
     """
@@ -146,7 +147,7 @@ def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSch
         wrong = (element != element.round()) | (element.abs() > most) | element.is_infinite()
         wrong = wrong & element.is_not_nan()
         for row, value in _first_row(frame, column, wrong):
-            yield column, value, row
+            yield column, most, value, row
 
 
 def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
@@ -168,11 +169,11 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
     have = source.frame.collect_schema()
     with source.errors("The data cannot be fitted to"):
         found = [*_fractions(source.frame, inputs)]
-    for column, value, row in found:
+    for column, most, value, row in found:
         raise WorkflowError(
-            f"{label} needs integers, or floats that are whole numbers. Received: column {column.name!r}, "
-            f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Cast it with "
-            "LambdaOp(lambda c: c.cast('int64')), or make categories of it with Bucketize."
+            f"{label} needs integers, or floats that are whole numbers up to {most}. Received: column "
+            f"{column.name!r}, {column_schema(column.name, have[column.name])}, with {value} in row {row}. "
+            "Cast it with LambdaOp(lambda c: c.cast('int64')), or make categories of it with Bucketize."
         )
     if source.files is None:
         return replace(source, frame=with_integers(source.frame, inputs))

@@ -94,7 +94,9 @@ def test_other_columns_stay_floats():
 @pytest.mark.parametrize("make", NODES.values(), ids=NODES)
 def test_fractions_are_no_ids(make, value):
     data = rows().assign(id=[7.0, None, value, 7.0, 1.0])
-    with pytest.raises(WorkflowError, match=r"needs integers.*'id'.*in row 2\. Cast it"):
+    with pytest.raises(
+        WorkflowError, match=r"whole numbers up to 9007199254740992\..*'id'.*in row 2\. Cast it"
+    ):
         Workflow(make()).fit(data)
 
 
