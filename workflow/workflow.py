@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import polars as pl
 
 from workflow.schema.own_names import OwnNames
 
-from .data.column_facts import column_facts
+from .data.column_facts import ColumnFacts, column_facts
 from .data.evaluate_once import evaluate_once
 from .data.object_stores import is_url
 from .data.sources import Source, as_path, options_of
@@ -54,6 +55,9 @@ from .transform.reverse_mapping import reverse_mapping
 
 # Two such files fit into memory, and a shuffle has enough files to draw from.
 ROWS_PER_FILE = 1_000_000
+
+# Counts the rows of the data, and describes its columns.
+Describe = Callable[[], tuple[int, dict[str, ColumnFacts]]]
 
 
 class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
@@ -128,33 +132,33 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         with own.errors("The data cannot be fitted to"):
             if own.is_empty():
                 raise WorkflowError("There is no row to fit to.")
-        self._fit_columns(own, inputs, engine, client)
+        self._fit_columns(own, inputs, engine, client, partial(column_facts, own, inputs))
 
-    def _fit_columns(self, own: Source, inputs: Schema, engine: str, client: Any) -> None:
+    def _fit_columns(
+        self, own: Source, inputs: Schema, engine: str, client: Any, describe: Describe
+    ) -> None:
         try:
             with own.errors("The data cannot be fitted to"):
                 learn = (
                     learner(own, engine) if client is None else cluster_learner(own, engine, client)
                 )
-                states, facts = self._learnt(own, inputs, learn)
+                states, facts = self._learnt(inputs, learn, describe)
         except NeedsIntegersError as needed:
-            if client is not None:
-                raise
             integers = integer_columns(inputs, needed.names)
             own = whole_numbers(own, integers, needed.label)
-            self._fit_columns(own, integers, engine, client)
+            self._fit_columns(own, integers, engine, client, describe)
         else:
             self.learn(inputs, states, training_data=facts)
 
     def _learnt(
-        self, own: Source, inputs: Schema, learn: Learn
+        self, inputs: Schema, learn: Learn, describe: Describe
     ) -> tuple[dict[int, State], TrainingData | None]:
         """Let operators learn; facts about the data are None if none does: it need not be read."""
         if not any(operator.learns for operator in self.operators):
             return fit_graph(self.nodes, inputs, learn), None
         coverages = Coverages(learn)
         with ThreadPoolExecutor(1) as pool:  # of many files footers are read while operators learn
-            facts = pool.submit(column_facts, own, inputs)
+            facts = pool.submit(describe)
             states = fit_graph(self.nodes, inputs, coverages)
             return states, training_data(*facts.result(), coverages.found)
 

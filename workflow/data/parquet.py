@@ -248,7 +248,7 @@ class ParquetTable:
         types = have | {name: self._key_types[name] for name in keys}
         if keys:  # before the selection: a selection of keys alone would have one row
             scan = scan.with_columns(key_literal(v, types[n]).alias(n) for n, v in keys.items())
-        other = {n: pl.col(n).cast(t) for n, t in self.schema.items() if types[n] != t}
+        other = {n: _converted(n, types[n], t) for n, t in self.schema.items() if types[n] != t}
         return scan.select([other.get(n, n) for n in self.schema])
 
     def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
@@ -415,9 +415,28 @@ def _is_cast(have: pl.DataType, wanted: pl.DataType) -> bool:
         have == wanted
         or have in (pl.Null, pl.Categorical)
         or have.is_integer()
-        or have.is_float()
+        or (have.is_float() and wanted.is_float())
         or isinstance(have, pl.Datetime)
     )
+
+
+def _converted(name: str, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    to_integers = element_type(have).is_float() and element_type(wanted).is_integer()
+    return as_integers(name, have) if to_integers else pl.col(name).cast(wanted)
+
+
+def as_integers(name: str, have: pl.DataType) -> pl.Expr:
+    """A column of floats that are whole numbers, or of lists of them, as int64; NaN becomes null.
+
+    Example:
+        >>> ids = pl.DataFrame({"id": [7.0, float("nan")]})
+        >>> ids.select(as_integers("id", pl.Float64()))["id"].to_list()
+        [7, None]
+    """
+    column, is_list = pl.col(name), isinstance(have, pl.List | pl.Array)
+    value = (pl.element() if is_list else column).fill_nan(None).cast(pl.Int64)
+    lists = column.arr.to_list() if isinstance(have, pl.Array) else column
+    return lists.list.eval(value) if is_list else value
 
 
 def common_type(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
@@ -447,6 +466,11 @@ def _common_scalar(one: pl.DataType, other: pl.DataType) -> pl.DataType | None:
         # Times without a common zone are in UTC.
         return pl.Datetime("us", None if a.time == NAIVE else a.time if a.time == b.time else "UTC")
     return polars_dtype(a.dtype) if a.dtype == b.dtype else _common_number(a.dtype, b.dtype)
+
+
+def element_type(dtype: pl.DataType) -> pl.DataType:
+    """The type of a list's elements; of a column without lists its own."""
+    return inner_type(dtype) if isinstance(dtype, pl.List | pl.Array) else dtype
 
 
 def inner_type(dtype: pl.List | pl.Array) -> pl.DataType:

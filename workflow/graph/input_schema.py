@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from workflow.data.frames import polars_errors
-from workflow.data.parquet import inner_type
+from workflow.data.parquet import as_integers, element_type
 from workflow.data.sources import Source
 from workflow.errors import WorkflowError, listed
-from workflow.expressions.polars.series import column_schema, type_remedy
+from workflow.expressions.polars.series import column_schema, polars_dtype, type_remedy
 from workflow.schema.alike import rename_advice
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
@@ -118,26 +118,27 @@ def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
         [7, None]
     """
     floats = _floats(frame, columns)
-    for column, value, row in _fractions(frame, columns):
-        most = next(most for other, most in floats if other is column)
+    for column, most, value, row in _fractions(frame, columns):
         raise WorkflowError(
             f"Expected column {column.name!r} as {column}, or as floats that are whole numbers up to "
             f"{most}. Received: {value} in row {row}."
         )
-    return (
-        frame.with_columns(_as_integers(frame, column) for column, _ in floats) if floats else frame
-    )
+    have = frame.collect_schema()
+    names = [column.name for column, _ in floats]
+    return frame.with_columns(as_integers(n, have[n]) for n in names) if floats else frame
 
 
 def _floats(frame: pl.LazyFrame, columns: Schema) -> list[tuple[ColumnSchema, int]]:
     """The columns of integers that are floats in a frame, and the limit up to which they are exact."""
     have = frame.collect_schema()
-    types = [(c, _element(have[c.name])) for c in columns.columns if c.info.is_integer]
+    types = [(c, element_type(have[c.name])) for c in columns.columns if c.info.is_integer]
     return [(c, 2**24 if t == pl.Float32 else 2**53) for c, t in types if t.is_float()]
 
 
-def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSchema, Any, int]]:
-    """The first float of each column that is not an integer, with its row.
+def _fractions(
+    frame: pl.LazyFrame, columns: Schema
+) -> Iterator[tuple[ColumnSchema, int, Any, int]]:
+    """The first float of each column that is not an integer, after its limit and before its row.
 
     Such floats are fractions, and numbers with more digits than a float can hold.
     """
@@ -146,7 +147,7 @@ def _fractions(frame: pl.LazyFrame, columns: Schema) -> Iterator[tuple[ColumnSch
         wrong = (element != element.round()) | (element.abs() > most) | element.is_infinite()
         wrong = wrong & element.is_not_nan()
         for row, value in _first_row(frame, column, wrong):
-            yield column, value, row
+            yield column, most, value, row
 
 
 def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
@@ -155,7 +156,7 @@ def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
 
 
 def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
-    """Data whose floats are converted to integers, as one query.
+    """Data whose floats are read as integers.
 
     Args:
         source: the data.
@@ -168,27 +169,29 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
     have = source.frame.collect_schema()
     with source.errors("The data cannot be fitted to"):
         found = [*_fractions(source.frame, inputs)]
-    for column, value, row in found:
+    for column, most, value, row in found:
         raise WorkflowError(
-            f"{label} needs integers, booleans or strings. Received: column {column.name!r}, "
-            f"{column_schema(column.name, have[column.name])}, with {value} in row {row}. Use Bucketize, "
-            "or cast it with LambdaOp(lambda c: c.cast('int64'))."
+            f"{label} needs integers, or floats that are whole numbers up to {most}. Received: column "
+            f"{column.name!r}, {column_schema(column.name, have[column.name])}, with {value} in row {row}. "
+            "Cast it with LambdaOp(lambda c: c.cast('int64')), or make categories of it with Bucketize."
         )
-    frame = with_integers(source.frame, inputs)
-    is_query = source.is_query or source.files is not None
-    return replace(source, frame=frame, files=None, is_query=is_query)
+    if source.files is None:
+        return replace(source, frame=with_integers(source.frame, inputs))
+    floats = [column for column, _ in _floats(source.frame, inputs)]
+    types = {c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in floats}
+    files = source.files.cast(source.files.schema | types)
+    return replace(source, frame=files.scan(), files=files)
 
 
 def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
-    """Refuse integers outside the range of the dtype in `fit`, before they are cast.
+    """Refuse numbers outside the range of the dtype in `fit`, before they are cast.
 
-    Polars' own cast refuses them when the frame is collected, but cuDF's wraps them around.
+    Polars' own cast refuses such integers when the frame is collected, but cuDF's wraps them around;
+    floats would become infinite.
     """
     have = frame.collect_schema()
     for column in inputs.columns:
-        received = _element(have[column.name])
-        if not (column.info.is_integer and received.is_integer()):
-            continue
+        received = element_type(have[column.name])
         for row, value in _first_row(frame, column, _is_beyond(column, received)):
             raise WorkflowError(
                 f"Expected column {column.name!r} as {column}, as in fit. Received: {value} in row {row}. "
@@ -197,9 +200,14 @@ def _expect_in_range(frame: pl.LazyFrame, inputs: Schema) -> None:
 
 
 def _is_beyond(column: ColumnSchema, received: pl.DataType) -> pl.Expr | None:
-    """Integers of a type that are outside a column's dtype; None if there can be none."""
+    """Finite numbers of a type that are outside a column's dtype; None if there can be none."""
+    element = _elements(column)
+    if column.dtype == "float32" and received == pl.Float64:
+        return element.is_finite() & element.cast(pl.Float32).is_infinite()
+    if not (column.info.is_integer and received.is_integer()):
+        return None
     own = np.iinfo(column_schema(column.name, received).info.numpy)
-    limits, element = np.iinfo(column.info.numpy), _elements(column)
+    limits = np.iinfo(column.info.numpy)
     # A comparison with a limit outside the type would convert both to floats.
     wrong = [element < pl.lit(int(limits.min), received)] if limits.min > own.min else []
     wrong += [element > pl.lit(int(limits.max), received)] if limits.max < own.max else []
@@ -273,13 +281,3 @@ def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
 def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:
     text = f"Expected column {column.name!r} as {column}, as in fit. Received: {received}. {advice}"
     return WorkflowError(text.rstrip())
-
-
-def _as_integers(frame: pl.LazyFrame, column: ColumnSchema) -> pl.Expr:
-    value = pl.element() if column.is_list else pl.col(column.name)
-    value = value.fill_nan(None).cast(pl.Int64)
-    return _values(frame, column).list.eval(value) if column.is_list else value
-
-
-def _element(dtype: pl.DataType) -> pl.DataType:
-    return inner_type(dtype) if isinstance(dtype, pl.List | pl.Array) else dtype

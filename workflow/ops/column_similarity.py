@@ -64,6 +64,7 @@ class ColumnSimilarity(Operator):
 
     learns: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
+    takes_ids: ClassVar[bool] = True
 
     def _check_settings(self) -> None:
         require(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -202,6 +202,10 @@ class DatePart(Operator):
             Example(cls(["hour"], "us", "Etc/GMT+3"), micros),
             Example(cls(list(_PARTS)), aware),
         ]
+
+    def id_columns(self, columns: Iterable[str]) -> list[str]:
+        """The columns, if they count in a unit."""
+        return [] if self.unit is None else self.own_columns(columns)
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The parts of each column."""

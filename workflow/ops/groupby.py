@@ -45,9 +45,11 @@ class Groupby(FrameOperator):
 
     Aggregates: "list" (including nulls, in the order of the rows), "first" and "last" (of the rows
         in ascending order of `sort_cols`, as in NVTabular, regardless of `ascending`: first is the
-        oldest event, last the newest; null if that row is null), "count" and "nunique" (of values
-        that are not null, int32), "sum" (int64; uint64 for uint64, float64 for floats; integer
-        overflow wraps around), "mean", "std", "var" (ddof 1), "median" (float32), "min", "max".
+        oldest event, last the newest; null if that row is null; among rows that are equal in
+        `sort_cols` first takes the earliest in the data and last the latest, and the other way
+        round if descending), "count" and "nunique" (of values that are not null, int32), "sum"
+        (int64; uint64 for uint64, float64 for floats; integer overflow wraps around), "mean",
+        "std", "var" (ddof 1), "median" (float32), "min", "max".
         Results that infinities make undefined, such as the sum of both, are null. Strings,
         booleans, dates and times have no sum, mean, median, std or var; lists have "first", "last"
         and "count" (of rows) only. Aggregates that are values of the column ("list", "first",

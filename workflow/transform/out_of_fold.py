@@ -7,6 +7,7 @@ import polars as pl
 from workflow.data.sources import Source
 from workflow.engine.engine import collect_all
 from workflow.graph.fitted_graph import FittedGraph
+from workflow.graph.input_schema import held_to
 from workflow.graph.node import Node
 from workflow.graph.operator_node import OperatorNode
 from workflow.graph.resolution import Resolution
@@ -35,7 +36,8 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
         return lazy_outputs(graph, source, engine)
     resolution = Resolution(graph.input_schema)
     with source.errors("The data cannot be transformed"):
-        frame = source.select(graph.input_schema.names).sound().frame
+        own = source.select(graph.input_schema.names)
+        frame = held_to(own.sound(), graph.input_schema)
         for number, node in enumerate(nodes):
             state = states.get(number, {})
             if isinstance(node, OperatorNode) and _is_out_of_fold(node):

@@ -16,6 +16,11 @@ NODES = {
     "HashedCross": lambda: [["id", "other"]] >> ops.HashedCross(1000),
     "JoinGroupby": lambda: ["id"] >> ops.JoinGroupby("price", stats=["count", "mean"]),
     "TargetEncoding": lambda: [["id", "other"]] >> ops.TargetEncoding("price", kfold=1),
+    "ColumnSimilarity": lambda: (
+        [["id", "other"]]
+        >> ops.ColumnSimilarity({"id": [7, 9, 1, 2], "feature": ["a", "b", "a", "c"]})
+    ),
+    "DatePart": lambda: ["id"] >> ops.DatePart(["day"], unit="D"),
     "after a learner": lambda: (
         (["id", "other"] + (["price"] >> ops.Normalize()) >> ops.Rename(postfix="_"))["id_"]
         >> ops.Categorify()
@@ -42,15 +47,18 @@ def in_files(folder):
     return folder
 
 
-@pytest.mark.parametrize("form", ["pandas", "nan", "lazy", "files"])
+FORMS = {
+    "pandas": lambda _: rows(),
+    "nan": lambda _: pl.from_pandas(rows(), nan_to_null=False),
+    "lazy": lambda _: pl.from_pandas(rows(), nan_to_null=False).lazy(),
+    "files": lambda folder: in_files(folder / "data"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("make", NODES.values(), ids=NODES)
 def test_what_is_learnt_is_what_integers_teach(make, form, tmp_path):
-    data = {
-        "pandas": rows,
-        "nan": lambda: pl.from_pandas(rows(), nan_to_null=False),
-        "lazy": lambda: pl.from_pandas(rows()).lazy(),
-        "files": lambda: in_files(tmp_path / "data"),
-    }[form]()
+    data = FORMS[form](tmp_path)
     workflow, wanted = Workflow(make()).fit(data), Workflow(make()).fit(integers())
     assert workflow.input_schema["id"].dtype == "int64"
     assert workflow.output_schema == wanted.output_schema
@@ -58,6 +66,17 @@ def test_what_is_learnt_is_what_integers_teach(make, form, tmp_path):
     assert made.equals(wanted.transform(integers()).collect())
     written = workflow.transform_to_parquet(data, tmp_path / "out")
     assert pl.concat(map(pl.read_parquet, written)).equals(made)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_row_is_encoded_from_the_other_folds_as_with_integers(form, tmp_path):
+    def workflow():
+        return Workflow([["id", "other"], "id"] >> ops.TargetEncoding("price", kfold=2))
+
+    data, wanted = FORMS[form](tmp_path), workflow().fit_transform(integers()).collect()
+    assert workflow().fit_transform(data).collect().equals(wanted)
+    written = workflow().fit_transform_to_parquet(data, tmp_path / "out")
+    assert pl.concat(map(pl.read_parquet, written)).equals(wanted)
 
 
 def test_lists_of_them_too():
@@ -75,7 +94,9 @@ def test_other_columns_stay_floats():
 @pytest.mark.parametrize("make", NODES.values(), ids=NODES)
 def test_fractions_are_no_ids(make, value):
     data = rows().assign(id=[7.0, None, value, 7.0, 1.0])
-    with pytest.raises(WorkflowError, match=r"needs integers.*'id'.*in row 2\. Use Bucketize"):
+    with pytest.raises(
+        WorkflowError, match=r"whole numbers up to 9007199254740992\..*'id'.*in row 2\. Cast it"
+    ):
         Workflow(make()).fit(data)
 
 

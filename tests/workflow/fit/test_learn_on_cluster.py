@@ -120,6 +120,31 @@ def test_tables_merged_in_parts_are_those_of_one_machine(client, clicks, want, p
     assert set(keys.values()) == {1}
 
 
+def test_ids_that_are_floats_beside_missing_ones_are_learnt_as_on_one_machine(client, tmp_path):
+    (tmp_path / "data").mkdir()
+    for number, ids in enumerate([[7.0, float("nan"), 9.0], [None, 7.0, 2.0]]):
+        frame = pl.DataFrame({"id": ids, "ids": [ids, [], [9.0]], "price": [1.0, 2.0, 4.0]})
+        frame.write_parquet(tmp_path / "data" / f"{number}.parquet")
+    workflow = Workflow(
+        (["id", "ids"] >> ops.Categorify()) + (["id"] >> ops.TargetEncoding("price", kfold=1))
+    ).fit(tmp_path / "data", client=client)
+    files = workflow.transform_to_parquet(tmp_path / "data", tmp_path / "out", client=client)
+    made = pl.concat(map(pl.read_parquet, files))
+    # By frequency, ties by value: of `id` 7, 2, 9, and of `ids` 9, 7, 2.
+    assert made["id"].to_list() == [3, 1, 5, 1, 3, 4]
+    assert made["ids"].to_list() == [[4, 1, 3], [], [3], [1, 4, 5], [], [3]]
+    mean = 14 / 6
+    wanted = [(sum(own) + 20 * mean) / (len(own) + 20) for own in ([1, 2], [2, 1], [4], [4])]
+    first = [wanted[0], wanted[1], wanted[2], wanted[1], wanted[0], wanted[3]]
+    np.testing.assert_allclose(made["TE_id_price"].to_numpy(), first, rtol=1e-6)
+    assert workflow.training_data.columns["price"].maximum == 4
+    pl.DataFrame({"id": [0.5]}).write_parquet(tmp_path / "half.parquet")
+    with pytest.raises(
+        WorkflowError, match=r"needs integers, .*'id', float64\?, with 0\.5 in row 0"
+    ):
+        Workflow(["id"] >> ops.Categorify()).fit(tmp_path / "half.parquet", client=client)
+
+
 def test_several_workers_merge_tables_that_are_not_cut(
     client, clicks, parts, monkeypatch, tmp_path
 ):

@@ -73,6 +73,28 @@ def test_integers_beyond_the_dtype_of_fit_are_refused(number, tmp_path):
             workflow.transform(data)
 
 
+@pytest.mark.parametrize("number", [-1e300, 3.5e38])
+def test_floats_that_float32_of_fit_would_make_infinite_are_refused(number, tmp_path):
+    fitted = {
+        "x": pl.Series([0.5], dtype=pl.Float32),
+        "l": pl.Series([[0.5]], dtype=pl.List(pl.Float32)),
+    }
+    workflow = Workflow(["x", "l"]).fit(pl.DataFrame(fitted))
+    good = [0.1, None, math.inf, 3.4e38]
+    made = workflow.transform({"x": good, "l": [good] * 4}).collect()
+    wanted = [None if value is None else float(np.float32(value)) for value in good]
+    assert made["x"].to_list() == wanted
+    assert made["l"].to_list() == [wanted] * 4
+    wrong = {"x": [0.5, None, number], "l": [[0.5]] * 3}
+    with pytest.raises(
+        WorkflowError, match=r"'x' as float32\?, as in fit\. Received: .* in row 2\."
+    ):
+        workflow.transform(wrong)
+    pl.DataFrame({"x": [0.5, 0.5], "l": [[], [None, number]]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(WorkflowError, match=r"'l' as list\[float32\]\?, as in fit\. .* in row 1\."):
+        workflow.transform(tmp_path / "a.parquet")
+
+
 def test_keys_of_an_external_table_may_be_floats_that_are_integers():
     movies = pd.DataFrame({"movie": [10, None, 20], "year": [1999, 2001, 2003]})
     years = Workflow(["movie"] >> ops.JoinExternal(movies, on="movie"))

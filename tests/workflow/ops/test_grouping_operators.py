@@ -124,6 +124,14 @@ def test_first_and_last_of_descending_rows_are_those_of_nvtabular():
     assert made.row(0, named=True) == {"k": 1, "x_list": [30, 20, 10], "x_first": 10, "x_last": 30}
 
 
+@pytest.mark.parametrize(("ascending", "ends"), [(True, (20, 40)), (False, (10, 30))])
+def test_first_and_last_among_rows_of_one_time_depend_on_their_order_in_the_data(ascending, ends):
+    data = {"k": [1] * 4, "t": [1, 1, 2, 2], "x": [20, 10, 30, 40]}
+    aggs = {"x": ["first", "last"]}
+    rows = ["k", "t", "x"] >> ops.Groupby("k", sort_cols="t", aggs=aggs, ascending=ascending)
+    assert Workflow(rows).fit(data).transform(data).collect().row(0) == (1, *ends)
+
+
 def test_first_and_last_of_rows_that_are_not_sorted_are_those_of_the_data():
     data = {"k": [1, 1, 1], "x": [20, 30, 10]}
     rows = ["k", "x"] >> ops.Groupby("k", aggs=["first", "last"], ascending=False)

@@ -130,7 +130,7 @@ def test_target_that_is_missing_or_no_number_is_refused():
     ):
         Workflow(["city"] >> ops.TargetEncoding("rating")).fit({"city": ["a"], "rating": ["5"]})
     with pytest.raises(
-        WorkflowError, match=r"needs integers, booleans or strings.*'price', float64"
+        WorkflowError, match=r"needs integers, or floats that are whole .*'price', float64"
     ):
         Workflow(["price"] >> ops.TargetEncoding("rating")).fit({"price": [1.5], "rating": [5]})
 
