@@ -143,7 +143,8 @@ def config_of(repository: Path, name: str) -> Path:
             return path
         raise ExportError(f"Expected the config {path}. Received: no such file. Export it again.")
     expect_repository(repository, ExportError)
-    found = sorted(file.parent.name for file in repository.glob(f"*/{CONFIG}"))
+    # A running server may have folders of links that begin with a dot.
+    found = sorted(file.parent.name for file in repository.glob(f"[!.]*/{CONFIG}"))
     remedy = did_you_mean([name], found) or (
         f" Name {'one of them, or ' if found else ''}the repository of another export."
     )

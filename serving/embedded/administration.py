@@ -78,8 +78,8 @@ class Administration:
             )
         )
 
-    def busy_versions(self, model: str, timeout: float) -> list[int]:
-        """The versions of a model that are loaded, or finish their last requests.
+    def versions(self, model: str, timeout: float) -> dict[int, str]:
+        """The states of a model's versions, those included that the server has unloaded.
 
         Raises:
             ProbeError: the server refused, or did not answer.
@@ -87,11 +87,10 @@ class Administration:
         index = self._ask(
             lambda c: c.get_model_repository_index(self._headers, client_timeout=timeout)
         )
-        return [
-            int(one.version)
-            for one in index.models
-            if one.name == model and one.state in ("READY", "UNLOADING")
-        ]
+        # A model that was never loaded has an entry without a version.
+        return {
+            int(one.version): one.state for one in index.models if one.name == model and one.version
+        }
 
     def config(self, model: str, timeout: float) -> Mapping[str, Any]:
         """See `triton_models.healthcheck.ProbeConnection`."""

@@ -31,6 +31,9 @@ from workflow.files.repository import expect_repository
 from workflow.files.sealed import unsealed
 from workflow.wire.integrity import MANIFEST, IntegrityError, expect_exported
 
+# States of a version that is loaded, or finishes its last requests.
+_BUSY = ("READY", "UNLOADING")
+
 
 def candidate_of(model: str) -> str:
     """A second name for a model, which no client asks, and which no export has.
@@ -175,10 +178,14 @@ class LiveServer:
     def _switch(self, config: Any, rows: list[GoldenAnswer], tolerance: float) -> None:
         """Ask golden rows under another name, then let the server answer with a new version."""
         candidate, second = candidate_of(config.name), type(config)()
+        version = max(config.version_policy.specific.versions)
         second.CopyFrom(config)
         second.ClearField("response_cache")
+        # The server keeps answers by name and number, also those of another version that had this one.
+        if version in self.administration.versions(config.name, self.seconds):
+            config.ClearField("response_cache")
         try:
-            self._load_as(candidate, second, max(config.version_policy.specific.versions))
+            self._load_as(candidate, second, version)
             self._ask(candidate, rows, tolerance)
         finally:
             self._unload({candidate})
@@ -197,7 +204,10 @@ class LiveServer:
     def _await_versions(self, model: str, *, most: int) -> bool:
         """Wait until so few versions of a model are loaded; whether they are."""
         deadline = time.monotonic() + self.seconds
-        while len(self.administration.busy_versions(model, self.seconds)) > most:
+        while (
+            sum(s in _BUSY for s in self.administration.versions(model, self.seconds).values())
+            > most
+        ):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)

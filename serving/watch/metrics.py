@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from serving.errors import ClientError, ServerUnavailableError
@@ -34,6 +34,16 @@ class Sample:
     name: str
     labels: Mapping[str, str]
     value: float
+
+
+def model_of(labels: Mapping[str, str]) -> str:
+    """The model that clients ask, with its version, and with the address if several were read.
+
+    Example:
+        >>> model_of({"model": "shop", "version": "1", "column": "price"})
+        'shop 1'
+    """
+    return " ".join(labels[name] for name in ("model", "version", "instance") if name in labels)
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,9 @@ class Scrape:
 def scrape(urls: Iterable[str], timeout: float = 10.0) -> Scrape:
     """Read the metrics of one or several addresses.
 
+    Samples of several addresses have the label `instance`, as Prometheus gives it, since servers of one
+    model name theirs alike.
+
     Args:
         urls: such as "http://127.0.0.1:8002/metrics"; without a path `/metrics` is added.
         timeout: seconds for each of them.
@@ -81,7 +94,18 @@ def scrape(urls: Iterable[str], timeout: float = 10.0) -> Scrape:
         >>> scrape(["http://127.0.0.1:8002"]).value("nv_inference_count")  # doctest: +SKIP
         1840.0
     """
-    return parse("".join(_fetch(_with_path(url), timeout) for url in urls))
+    addresses = [*dict.fromkeys(map(_with_path, urls))]
+    samples: dict[str, list[Sample]] = {}
+    for address in addresses:
+        labels = {"instance": _instance(address)} if len(addresses) > 1 else {}
+        for name, own in parse(_fetch(address, timeout)).samples.items():
+            named = [replace(sample, labels={**sample.labels, **labels}) for sample in own]
+            samples.setdefault(name, []).extend(named)
+    return Scrape(samples)
+
+
+def _instance(address: str) -> str:
+    return address.partition("://")[2].removesuffix("/metrics")
 
 
 def _with_path(url: str) -> str:

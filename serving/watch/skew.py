@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from serving.watch.metrics import Scrape
+from serving.watch.metrics import Scrape, model_of
 from triton_models.preprocess.input_metrics import COUNTERS, GAUGES
 from workflow.schema.own_names import OwnNames
 
@@ -20,7 +20,7 @@ class Skew(metaclass=OwnNames):
     """A figure of one column, in requests and in the training.
 
     Attributes:
-        model: the model that clients ask, with its version.
+        model: the model that clients ask, with its version, and with the address if several were read.
         column: the column.
         figure: "nulls", "unknown", "outside" (of the range in the training), or "length".
         served: the share of the values, or the mean number of a row's values.
@@ -113,8 +113,8 @@ class _Column:
         return self._skew("length", values / rows, expected, deviates)
 
     def _skew(self, figure: str, served: float, expected: float | None, deviates: bool) -> Skew:
-        model = f"{self.labels.get('model', '')} {self.labels.get('version', '')}".strip()
-        return Skew(model, self.labels["column"], figure, served, expected, deviates)
+        column = self.labels["column"]
+        return Skew(model_of(self.labels), column, figure, served, expected, deviates)
 
 
 def _interval(share: float, total: float) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from serving.watch.metrics import Sample, Scrape
+from serving.watch.metrics import Scrape, model_of
 from serving.watch.skew import Skew, skews
 
 WIDTH = 80
@@ -44,7 +44,7 @@ class View:
         return skews(self.now, self.start)
 
     def models(self) -> Table:
-        """A row for each version of each model."""
+        """A row for each version of each model, on each server."""
         unit = "/s" if self.before else ""
         titles = (f"requests{unit}", f"failed{unit}", "p50 ms", "p99 ms", "queue p99", "waiting")
         table = _table(("model",), titles)
@@ -52,7 +52,7 @@ class View:
             model = dict(sample.labels)
             pending = self.now.value(PENDING, **model)
             table.add_row(
-                Text(_name(sample)),
+                Text(model_of(model)),
                 self._rate(SUCCESS, model),
                 self._rate(FAILURE, model),
                 self._quantile(LATENCY, model, "0.5"),
@@ -99,10 +99,6 @@ def _table(names: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
     for title in numbers:
         table.add_column(title, justify="right", no_wrap=True)
     return table
-
-
-def _name(sample: Sample) -> str:
-    return f"{sample.labels.get('model', '')} {sample.labels.get('version', '')}".strip()
 
 
 def _figure(skew: Skew, value: float | None) -> str:

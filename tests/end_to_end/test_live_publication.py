@@ -5,7 +5,7 @@ import sys
 import time
 
 import pytest
-from generations import ROWS, Load, export, pipeline
+from generations import ROWS, Load, export, generation_of, pipeline
 from tritonclient.grpc import InferenceServerClient
 
 from exporter import rollback, verify
@@ -77,6 +77,28 @@ def test_parity_follows_a_rollback_and_a_refused_publication(repository):
         rollback(repository, "live")
         server.publish("live")
         expect_parity(server, 1)
+
+
+def test_kept_answers_of_a_number_are_not_given_for_another_version_that_has_it(repository):
+    """After a rollback the next export has the number of the version that was taken back."""
+    export(repository, 1, 1, response_cache=True)
+    with (
+        TritonServer(repository, response_cache_bytes=2**20) as server,
+        EnsembleClient(server.grpc_url, "live") as client,
+    ):
+
+        def expect_answers_of(generation):
+            answers = [client.predict(ROWS)["score"].to_numpy() for _ in range(3)]
+            assert {generation_of(answer) for answer in answers} == {generation}
+
+        expect_answers_of(1)
+        for generation in (2, 3):
+            export(repository, generation, 2, response_cache=True)
+            assert server.publish("live") == 2
+            expect_answers_of(generation)
+            rollback(repository, "live")
+            assert server.publish("live") == 1
+            expect_answers_of(1)
 
 
 def test_a_fused_model_is_published_and_rolled_back_under_load(repository):

@@ -18,8 +18,8 @@ from exporter.command_line.app import make_app
 from serving import EnsembleClient, SkewMonitor, TritonServer
 from serving.watch.metrics import Scrape, scrape
 from serving.watch.skew import skews
+from triton_models.preprocess.input_metrics import ALIVE, GAUGES
 from triton_models.preprocess.input_metrics import COUNTERS as COUNTS
-from triton_models.preprocess.input_metrics import GAUGES
 
 DOCKER = Path(__file__).parents[2] / "docker"
 
@@ -135,6 +135,26 @@ def test_a_step_with_metrics_ends_without_a_crash(repository, tmp_path):
     written = log.read_text()
     assert "successfully unloaded 'movielens_nvt' version 1" in written
     assert "Fatal Python error" not in written
+
+
+def test_a_step_that_is_unloaded_is_not_silent(repository, tmp_path):
+    """The server keeps its metrics, so that an old time of its last report would be an alert for ever."""
+    own = tmp_path / "models"
+    for model in repository.glob("movielens*"):
+        shutil.copytree(model, own / model.name)
+
+    def reported():
+        return scrape([server.metrics_url]).value(ALIVE, model="movielens", version="1")
+
+    with TritonServer(own) as server:
+        assert abs(time.time() - reported()) < 60
+        server.unload("movielens")
+        deadline = time.monotonic() + 30
+        while not math.isnan(reported()):
+            assert time.monotonic() < deadline, "the unloaded step is reported as silent"
+            time.sleep(0.1)
+        server.load("movielens")
+        assert abs(time.time() - reported()) < 60
 
 
 def shares(found):

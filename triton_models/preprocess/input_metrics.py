@@ -101,10 +101,12 @@ class InputMetrics:
         self._alive.set(time.time())
 
     def stop(self) -> None:
-        """Report what is left, and end the thread."""
+        """Report what is left, and end the thread; a step that has ended is not one that is silent."""
         self._stopped.set()
         self._thread.join()
         self._report()
+        # The metric stays. Another instance that still runs reports again.
+        self._alive.set(float("nan"))
 
 
 def _kept(made: Any) -> Any:

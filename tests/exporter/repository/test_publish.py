@@ -132,6 +132,18 @@ def test_rollback_refuses_a_version_that_is_damaged(export, tmp_path):
     assert tree(repository) == before
 
 
+def test_models_of_a_running_server_are_not_named(export, tmp_path):
+    """A server that answers with a removed step has it under a name that begins with a dot."""
+    export()
+    links = tmp_path / "models" / ".movies_nvt@candidate"
+    links.mkdir()
+    (links / "config.pbtxt").touch()
+    with pytest.raises(
+        ExportError, match=r"Expected a model among movies, movies_nvt, movies_tf in "
+    ):
+        rollback(tmp_path / "models", "films")
+
+
 def test_a_version_below_the_published_one_is_refused(export, tmp_path):
     """A server answers with the newest, so that it would never be asked."""
     export(version=4)

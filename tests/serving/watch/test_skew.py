@@ -1,5 +1,6 @@
 """A column that deviates from the training data is marked, and one that does not is not."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ INPUTS = (
     WireColumn("price", "float32", nullable=True),
     WireColumn("tags", "string", "padded", nullable=True),
 )
+PRICE_NULLS = ("price", "nulls")
 
 
 @dataclass
@@ -130,6 +132,50 @@ def test_a_look_marks_what_deviates_and_fails(monitor):
     assert MARK not in good.output
     (line,) = [line for line in bad.output.splitlines() if MARK in line]
     assert line.split()[:4] == ["shop", "client", "price", "nulls"]
+
+
+def test_servers_of_one_model_have_figures_of_their_own(workflow):
+    """Two servers behind one address name their metrics alike; each has had other rows."""
+    sent = {"good": rows(3_000, 2), "bad": rows(500, 3, nulls=0.5)}
+    urls = {}
+    with ExitStack() as stack:
+        for name, table in sent.items():
+            contract = Contract(INPUTS, (), (), "", {}, max_batch_size=1024)
+            monitor = SkewMonitor(workflow, Client(contract))
+            monitor.add(table)
+            urls[name] = stack.enter_context(monitor.serving())
+        found = [s for s in skews(scrape(urls.values())) if (s.column, s.figure) == PRICE_NULLS]
+        result = CliRunner().invoke(make_app(), ["watch", "--once", *urls.values()])
+        # The same address twice is one server.
+        twice = skews(scrape([urls["bad"], urls["bad"].removesuffix("/metrics")]))
+    assert [(s.model, s.served, s.deviates) for s in found] == [
+        (
+            f"shop client {urls[name].removeprefix('http://').removesuffix('/metrics')}",
+            pytest.approx(table["price"].null_count() / table.height),
+            name == "bad",
+        )
+        for name, table in sent.items()
+    ]
+    assert [s.model for s in twice if (s.column, s.figure) == PRICE_NULLS] == ["shop client"]
+    assert result.exit_code == 1
+    assert result.output.count(MARK) == 1
+
+
+def test_models_of_several_servers_have_a_row_for_each():
+    def server(instance, answered, waiting):
+        labels = f'model="shop",version="1",instance="{instance}"'
+        return (
+            f"nv_inference_request_success{{{labels}}} {answered}\n"
+            f"nv_inference_pending_request_count{{{labels}}} {waiting}\n"
+            f'nv_inference_request_summary_us{{{labels},quantile="0.5"}} {answered}000\n'
+        )
+
+    table = View(parse(server("a:8002", 7, 1) + server("b:8002", 5, 2))).models()
+    lines = [*zip(*(map(str, column.cells) for column in table.columns), strict=True)]
+    assert lines == [
+        ("shop 1 a:8002", "7", "0", "7.00", "-", "-", "1"),
+        ("shop 1 b:8002", "5", "0", "5.00", "-", "-", "2"),
+    ]
 
 
 def test_rates_are_of_the_last_seconds():
