@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -464,7 +463,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{option}", dest=name, type=_positive, default=default)
     parser.add_argument("--price", action="append", default=[], metavar="NAME=USD")
     parser.add_argument("--check", action="store_true", help="print the model beside runs")
-    parsed = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    parsed = parser.parse_args(arguments)
     figures = read_figures((PAGES / "benchmarks.md").read_text())
     if parsed.check:
         show("model and runs", checks(figures, read_runs((PAGES / "scale.md").read_text())))
