@@ -213,11 +213,7 @@ class AsyncEnsembleClient:
 
 
 def _connection_class(address: Address) -> type[AsyncGrpcConnection | AsyncHttpConnection]:
-    """The class that connects to an address.
-
-    Raises:
-        ClientError: aiohttp is not installed.
-    """
+    """The class that connects to an address."""
     if not address.scheme.startswith("http"):
         return AsyncGrpcConnection
     try:

@@ -285,11 +285,7 @@ class _Positions:
 
 
 def _create(size: int) -> SharedMemory:
-    """A new region.
-
-    Raises:
-        ClientError: no shared memory is left.
-    """
+    """A new region."""
     try:
         name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(8)}"
         return SharedMemory(name, create=True, size=max(_SMALLEST, 1 << (size - 1).bit_length()))
