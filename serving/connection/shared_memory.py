@@ -38,9 +38,6 @@ class Regions:
     killed, Python's resource tracker frees them. A server refuses to give up a region while a
     request reads it, also one whose caller has stopped waiting. It is asked again when the next
     region is made, and by `close`.
-
-    Args:
-        connection: to the server.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -136,11 +133,7 @@ class Regions:
 
 
 class AsyncRegions:
-    """`Regions` for asyncio.
-
-    Args:
-        connection: to the server.
-    """
+    """`Regions` for asyncio."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -245,11 +245,7 @@ def gradients_of_tables(
 
 
 class Travel:
-    """An all-to-all exchange of rows, which are padded to the longest of all workers.
-
-    Args:
-        collectives: all workers.
-    """
+    """An all-to-all exchange of rows, which are padded to the longest of all workers."""
 
     _KINDS = ("rows", "vectors", "gradients")
 
@@ -288,10 +284,6 @@ class ShardedLookup:
     On CPUs a row that a worker needs several times travels once, and so does the sum of its
     gradients. A GPU would wait for the host with each number of distinct rows: there all workers
     receive the rows of all, and a vector is the sum of what each of them holds of it.
-
-    Args:
-        collectives: all workers.
-        layout: of the table.
     """
 
     def __init__(self, collectives: Collectives, layout: Layout) -> None:

@@ -43,9 +43,6 @@ def fold_tables(program: Program) -> Program:
 
     Folding a program again changes nothing.
 
-    Args:
-        program: any program.
-
     Returns:
         A program with the same inputs, outputs and results, and no more steps.
 

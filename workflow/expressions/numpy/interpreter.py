@@ -83,11 +83,7 @@ class NumpyInterpreter:
         return {c.name: _spread(results[step], rows) for c, step in self.program.outputs}
 
     def results(self, columns: Mapping[str, Column]) -> list[Column]:
-        """Compute all steps; those whose results only a group reads have none.
-
-        Args:
-            columns: as in a call.
-        """
+        """Compute all steps; those whose results only a group reads have none."""
         slots = self._start + [None] * len(self._together)
         rows = 0
         for number, name, is_float in self._sources:
