@@ -143,19 +143,9 @@ class AsyncRegions:
 
     @asynccontextmanager
     async def holding(
-        self,
-        tensors: Mapping[str, Array],
-        deadline: float,
+        self, tensors: Mapping[str, Array], deadline: float
     ) -> AsyncIterator[list[WireTensor]]:
-        """Write tensors to a region, reserved for the duration of a request.
-
-        Args:
-            tensors: by name.
-            deadline: the end of the request's time, in `time.monotonic()`.
-
-        Raises:
-            ClientError: no shared memory is left, or the server refuses it.
-        """
+        """See `Regions.holding`."""
         layout = _Positions(tensors)
         region = await self._take(layout.size, deadline)
         try:

@@ -105,11 +105,7 @@ class LookedOnCpu:
     travel: Travel
 
     def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
-        """The gradient of this worker's part, from all workers.
-
-        Args:
-            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
-        """
+        """As that of `LookedOnGpu`."""
         if isinstance(upstream, tf.IndexedSlices):
             rows = tf.shape(self.vectors)[0]
             upstream = summed_by_place(upstream.values, upstream.indices, rows)
