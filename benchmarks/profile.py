@@ -99,7 +99,7 @@ def profile_step(parsed: argparse.Namespace) -> None:
         "mlp": (models.our_mlp, CRITEO, 65_536),
         "wide": (models.our_wide_and_deep, WIDE_AND_DEEP, 131_072),
     }[parsed.model]
-    shape, batch = shape.shrunk(parsed.shrink), parsed.batch or batch
+    batch = parsed.batch or batch
     together, ids = parsed.together, "int32" if parsed.feed else "int64"
     split = {"precision": parsed.precision, "steps_per_execution": together}
     model = Way("", build, functools.partial(OPTIMIZERS[parsed.optimizer], 0.01), split).model(
@@ -123,9 +123,9 @@ def profile_step(parsed: argparse.Namespace) -> None:
     milliseconds = observed.taken.seconds / steps * 1e3
     print(f"{milliseconds:.3f} ms a step, {batch / milliseconds / 1e3:.2f} M samples/s")
     if on_device:
-        trace.show_device(on_device, steps, parsed.top)
+        trace.show_device(on_device, steps)
     operations = trace.times(on_host, lambda event: event.name)
-    trace.table("operations on the host, of all threads", operations, steps, parsed.top)
+    trace.table("operations on the host, of all threads", operations, steps)
 
 
 class Stopwatch:
@@ -198,7 +198,7 @@ def profile_loader(parsed: argparse.Namespace) -> None:
             print(f"\na kernel ran {trace.busy(on_device) / len(batches) / 1e6:.1f} us a batch")
             for title, events in (("kernels and copies", on_device), ("host", on_host)):
                 spent = trace.times(events, lambda event: event.name)
-                trace.table(title, spent, len(batches), parsed.top)
+                trace.table(title, spent, len(batches))
 
 
 def profile_workflow(parsed: argparse.Namespace) -> None:
@@ -237,8 +237,9 @@ PARTS = {"step": profile_step, "loader": profile_loader, "workflow": profile_wor
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     folder = Path("build/benchmarks")
-    defaults: dict[str, Any] = {"steps": 96, "together": 32, "shrink": 1, "top": 24}
-    parser = options(__doc__, devices=True, rows=16_000_000, rounds=3, folder=folder, **defaults)
+    parser = options(
+        __doc__, devices=True, rows=16_000_000, rounds=3, folder=folder, steps=96, together=32
+    )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--model", choices=("mlp", "wide"), default="mlp")
     parser.add_argument("--precision", default="bfloat16")

@@ -132,7 +132,7 @@ def train(given: Namespace) -> dict[str, Any]:
         with traced() as (device, _):
             timed.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
         if workers.rank == 0 and device:
-            show_device(device, together, 16)
+            show_device(device, together)
     return {
         "ms a step": timed.seconds / (given.steps // together) / together * 1e3,
         "M samples/s": timed.rate / 1e6,
