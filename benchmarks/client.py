@@ -1,6 +1,6 @@
 """The cost of `EnsembleClient` over tritonclient's own client, in one run against one server.
 
-    python -m benchmarks.client [--pipelines movielens criteo] [--seconds 3] [--turn 20]
+    python -m benchmarks.client [--seconds 3] [--turn 20]
 
 Two floors are tritonclient's own. One makes each request from the data, as whoever uses tritonclient
 has to: an `InferInput` for each column of a table. The harder one sends tensors that were made
@@ -27,17 +27,18 @@ from exporter import ServingOptions, export_tensorflow_ensemble
 from serving import EnsembleClient, TritonServer
 from serving.exchange import to_requests
 
-SIZES = (1, 64, 16384)
+# The rows of a request, and the most of the model.
+ROWS, MOST = 1, 16384
 FLOOR = "tritonclient, tensors made once"
 BY_HAND = "tritonclient, from "
 Call = Callable[[], Any]
 
 
-def make_inputs(tensors: Mapping[str, Any], protocol: Any = tritonclient) -> list[Any]:
-    """Tensors as tritonclient takes them, for gRPC or for HTTP."""
+def make_inputs(tensors: Mapping[str, Any]) -> list[Any]:
+    """Tensors as tritonclient takes them."""
     inputs = []
     for name, tensor in tensors.items():
-        made = protocol.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
+        made = tritonclient.InferInput(name, tensor.shape, np_to_triton_dtype(tensor.dtype))
         inputs.append(made.set_data_from_numpy(tensor))
     return inputs
 
@@ -45,10 +46,7 @@ def make_inputs(tensors: Mapping[str, Any], protocol: Any = tritonclient) -> lis
 def ask(client: Any, model: str, inputs: list[Any]) -> list[Any]:
     """A call of tritonclient's, outputs read."""
     result = client.infer(model, inputs)
-    response = result.get_response()
-    if isinstance(response, dict):
-        return [result.as_numpy(output["name"]) for output in response["outputs"]]
-    return [result.as_numpy(output.name) for output in response.outputs]
+    return [result.as_numpy(output.name) for output in result.get_response().outputs]
 
 
 def by_hand(
@@ -78,55 +76,47 @@ def by_hand(
 
 def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
     """Every way of asking one pipeline."""
-    from tritonclient import http  # noqa: PLC0415 - of an extra
-
     from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
 
-    pipeline = SERVED[name](SIZES[-1])
+    pipeline = SERVED[name](MOST)
     with tempfile.TemporaryDirectory() as folder:
-        options = ServingOptions(runtime="fused_onnx", max_batch_size=SIZES[-1])
+        options = ServingOptions(runtime="fused_onnx", max_batch_size=MOST)
         export_tensorflow_ensemble(
             pipeline.model, pipeline.workflow, name, folder, pipeline.labels, serving=options
         )
         with (
             TritonServer(folder, startup_timeout=300) as server,
             tritonclient.InferenceServerClient(server.grpc_url) as plain,
-            http.InferenceServerClient(server.http_url.removeprefix("http://")) as plain_http,
             EnsembleClient(server.grpc_url, name) as client,
             EnsembleClient(server.http_url, name) as over_http,
             EnsembleClient(
                 server.grpc_url, name, headers=server.admin_headers, shared_memory=True
             ) as shared,
         ):
-            rows: dict[str, dict[Any, Any]] = {}
-            for size in SIZES:
-                frame = pipeline.rows.head(size)
-                (feed,) = to_requests(client.contract, frame)
-                tables = {
-                    "arrays": {column: np.array(frame[column]) for column in frame.columns},
-                    "Polars": frame,
-                    "pandas": frame.to_pandas(),
+            frame = pipeline.rows.head(ROWS)
+            (feed,) = to_requests(client.contract, frame)
+            tables = {
+                "arrays": {column: np.array(frame[column]) for column in frame.columns},
+                "Polars": frame,
+                "pandas": frame.to_pandas(),
+            }
+            calls: dict[str, Call] = {
+                FLOOR: partial(ask, plain, name, make_inputs(feed)),
+                **by_hand(plain, name, tables, list(feed)),
+                "tensors": partial(client.raw, feed),
+                **{kind: partial(client.predict, table) for kind, table in tables.items()},
+                "lists": partial(client.predict, frame.to_dict(as_series=False)),
+                "Polars, shared memory": partial(shared.predict, frame),
+                "Polars, HTTP": partial(over_http.predict, frame),
+            }
+            rows = {
+                way: {
+                    "way": way,
+                    "ms": median(taken.seconds) * 1e3,
+                    "µs": median(taken.processor) * 1e6,
                 }
-                calls: dict[str, Call] = {
-                    FLOOR: partial(ask, plain, name, make_inputs(feed)),
-                    f"{FLOOR}, HTTP": partial(ask, plain_http, name, make_inputs(feed, http)),
-                    f"{BY_HAND}tensors, HTTP": partial(
-                        lambda tensors: ask(plain_http, name, make_inputs(tensors, http)),
-                        feed,
-                    ),
-                    "tensors, HTTP": partial(over_http.raw, feed),
-                    **by_hand(plain, name, tables, list(feed)),
-                    "tensors": partial(client.raw, feed),
-                    **{kind: partial(client.predict, table) for kind, table in tables.items()},
-                    "lists": partial(client.predict, frame.to_dict(as_series=False)),
-                    "tensors, shared memory": partial(shared.raw, feed),
-                    "Polars, shared memory": partial(shared.predict, frame),
-                    "Polars, HTTP": partial(over_http.predict, frame),
-                }
-                for way, taken in in_turns(calls, seconds, turn).items():
-                    rows.setdefault(way, {"way": way})[size] = median(taken.seconds) * 1e3
-                    if size == 1:
-                        rows[way]["µs"] = median(taken.processor) * 1e6
+                for way, taken in in_turns(calls, seconds, turn).items()
+            }
     return [row | over(row, rows) for row in rows.values()]
 
 
@@ -134,20 +124,18 @@ def over(row: Mapping[Any, Any], rows: Mapping[str, Mapping[Any, Any]]) -> dict[
     """The cost of a way over tensors made once, and over tritonclient by hand from the same kind."""
     floors = {"made once": rows[FLOOR], "by hand": rows.get(BY_HAND + row["way"])}
     return {
-        f"{unit} over {which}": row[figure] - floor[figure] if floor else ""
+        f"{unit} over {which}": row[unit] - floor[unit] if floor else ""
         for which, floor in floors.items()
-        for unit, figure in (("ms", 1), ("µs", "µs"))
+        for unit in ("ms", "µs")
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
-    parser = options(__doc__, seconds=3.0, turn=20)
-    parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
-    parsed = parser.parse_args(arguments)
-    for name in parsed.pipelines:
+    parsed = options(__doc__, seconds=3.0, turn=20).parse_args(arguments)
+    for name in ("movielens", "criteo"):
         rows = in_child(measure, name, parsed.seconds, parsed.turn)
-        title = "median ms by rows; processor µs of one row, and what it takes over the floors"
+        title = "median ms and processor µs of a request of one row, and over the floors"
         show(f"{name}: {title}", rows)
 
 

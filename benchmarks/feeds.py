@@ -191,9 +191,6 @@ class Merlin:
 
     It lives until it is closed and waits between the epochs that it is asked for, so that it can
     take turns with the others.
-
-    Args:
-        files: what it reads.
     """
 
     def __init__(self, files: list[Path]) -> None:

@@ -49,6 +49,8 @@ from training import compile_model, optimizers
 from training.models import mlp
 
 BATCHES = {"cpu": 16_384, "gpu": 65_536}
+# Of the step alone, and of a run of feeds on a CPU.
+STEPS, CPU_STEPS = 100, 48
 # The beginnings of threads' names.
 OWNERS = {
     "decoding": ("polars-", "async-execut", "tokio", "parquet-load"),
@@ -140,7 +142,6 @@ def resident_on_gpu(files: list[Path], batch: int, rounds: int) -> None:
         model.compile(sgd, "binary_crossentropy", jit_compile=False, steps_per_execution=together)
         fits = {
             "fit, resident": resident.Resident([one]),
-            "fit, tf.data": tf.data.Dataset.from_tensors(one).repeat(),
             "fit, loader": feed,
         }
         racers: list[Contestant] = [
@@ -158,18 +159,18 @@ def resident_on_gpu(files: list[Path], batch: int, rounds: int) -> None:
         )
 
 
-def step_alone(model: keras.Model, one: Any, batch: int, steps: int = 100) -> Contestant:
+def step_alone(model: keras.Model, one: Any, batch: int) -> Contestant:
     """The model's step on a batch, called without `fit`."""
     step = tf.function(model.train_step)
 
     def work() -> int:
-        for _ in range(steps):
+        for _ in range(STEPS):
             step(one)
         wait(model.trainable_variables[-1])
-        return batch * steps
+        return batch * STEPS
 
     step(one)  # traces
-    return Contestant("step alone", partial(timed, work), batch * steps)
+    return Contestant("step alone", partial(timed, work), batch * STEPS)
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ def write_formats(folder: Path, files: list[Path], rows: int, batch: int, *, few
     return Files(files, sample, records, sizes)
 
 
-def cpu_feeds(files: Files, batch: int, steps: int) -> Iterator[Feed]:
+def cpu_feeds(files: Files, batch: int) -> Iterator[Feed]:
     """The first is what the others are compared with."""
 
     def model() -> keras.Model:
@@ -246,7 +247,7 @@ def cpu_feeds(files: Files, batch: int, steps: int) -> Iterator[Feed]:
         ("ours, from parquet, shuffled", ours, "parquet"),
     )
     for name, make, kind in ways:
-        yield Feed(name, make, kind, steps, 4, model)
+        yield Feed(name, make, kind, CPU_STEPS, 4, model)
 
 
 def gpu_feeds(files: Files, batch: int) -> Iterator[Feed]:
@@ -321,7 +322,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--batch", type=int, help="16,384 and 4,096 on a CPU, 65,536 on a GPU")
-    parser.add_argument("--steps", type=int, default=48, help="of a run of feeds on a CPU")
     parsed = parser.parse_args(arguments)
     use(parsed.device)
     files = data.clicks(parsed.folder, parsed.rows, device=parsed.device)
@@ -332,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         on_gpu = parsed.device == "gpu"
         batch = parsed.batch or (65_536 if on_gpu else 4096)
         formats = write_formats(parsed.folder, files, parsed.rows, batch, few=on_gpu)
-        feeds = gpu_feeds(formats, batch) if on_gpu else cpu_feeds(formats, batch, parsed.steps)
+        feeds = (gpu_feeds if on_gpu else cpu_feeds)(formats, batch)
         race_feeds([*feeds], formats, batch, parsed)
 
 

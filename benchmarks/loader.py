@@ -235,12 +235,11 @@ def first_batch_ms(files: list[Path], batch_size: int, rounds: int) -> float:
     """Median milliseconds until an epoch's first batch is there."""
     batches = open_loader(files, batch_size)
 
-    def first() -> int:
+    def first() -> None:
         _, y = next(iter(batches))
         wait(y)
-        return 1
 
-    return statistics.median([timed(first).seconds for _ in range(rounds + 1)][1:]) * 1e3
+    return statistics.median([timed(first, 1).seconds for _ in range(rounds + 1)][1:]) * 1e3
 
 
 def print_race(title: str, racers: list[Epochs], rounds: int) -> None:

@@ -7,7 +7,9 @@ import gc
 import multiprocessing
 import os
 import re
+import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,11 +44,24 @@ class Taken:
     amount: int
 
 
-def timed(work: Callable[[], int]) -> Taken:
-    """Measure some work, which returns its amount."""
+def timed(work: Callable[[], Any], amount: int | None = None) -> Taken:
+    """Measure some work, which returns its amount unless that is given."""
     start, processor = time.perf_counter(), time.process_time()
-    amount = work()
-    return Taken(time.perf_counter() - start, time.process_time() - processor, amount)
+    made = work()
+    seconds, processor = time.perf_counter() - start, time.process_time() - processor
+    return Taken(seconds, processor, made if amount is None else amount)
+
+
+def run_program(arguments: Sequence[str]) -> Taken:
+    """A Python program, from its start to its end."""
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before, start = spent(), time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    return Taken(time.perf_counter() - start, spent() - before, 1)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Peak memory of fit and transform, of the loader, of a model with a large table, and of its export.
 
-    python -m benchmarks.memory [workflow] [--rows 4000000 16000000] [--shuffle] [--keep]
-    python -m benchmarks.memory loader [--rows 4000000] [--buffers 32000000 64000000]
+    python -m benchmarks.memory [workflow] [--rows 4000000 16000000] [--shuffle]
+    python -m benchmarks.memory loader [--rows 4000000]
     python -m benchmarks.memory model [--rows 1600000] [--steps make save_model]
     python -m benchmarks.memory export [--gigabytes 1]
 
@@ -37,6 +37,7 @@ from benchmarks.pipelines import PIPELINES
 from workflow import Workflow, ops
 
 WIDTH = 64
+BUFFERS = (32_000_000, 64_000_000)
 Row = dict[str, Any]
 
 
@@ -52,7 +53,7 @@ def workflow(parsed: argparse.Namespace) -> None:
         if made != rows:
             raise SystemExit(f"Expected {rows:,} rows to come out. Received: {made:,}.")
         shutil.rmtree(out)
-        for file in () if parsed.keep else files:
+        for file in files:
             file.unlink()
     show("Criteo-like rows", table)
 
@@ -67,7 +68,7 @@ def fit_and_transform(files: list[Path], rows: int, out: Path, shuffle: bool) ->
     table = []
     for name, work in works.items():
         with peak_memory() as peak:
-            taken = timed(lambda work=work: work() and rows)  # type: ignore[misc]
+            taken = timed(work, rows)
         costs = {"s": taken.seconds, "CPU s": taken.processor, "rows/s": rows / taken.seconds}
         table.append({"rows": rows, "": name} | costs | {"peak GB": peak[0]})
     return table
@@ -79,7 +80,7 @@ def loader(parsed: argparse.Namespace) -> None:
     files = data.clicks(parsed.folder, rows)
     table = [
         {"buffer, MB": size // 10**6, "peak of it": in_child(peak_over_buffer, files, size)}
-        for size in parsed.buffers
+        for size in BUFFERS
     ]
     show(f"Epochs of {rows:,} rows", table)
 
@@ -205,8 +206,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("part", nargs="?", choices=PARTS, default="workflow")
     parser.add_argument("--rows", type=int, nargs="+", help="of the data, or of the table")
     parser.add_argument("--shuffle", action="store_true", help="transform_to_parquet shuffles")
-    parser.add_argument("--keep", action="store_true", help="the raw files, for the next time")
-    parser.add_argument("--buffers", type=int, nargs="+", default=[32_000_000, 64_000_000])
     parser.add_argument("--steps", nargs="+", help="of `model`; all, where none is named")
     parsed = parser.parse_args(arguments)
     PARTS[parsed.part](parsed)

@@ -10,9 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training import compile_model, models
+from training import compile_model, models, optimizers
 
 Optimizer = Callable[[], Any]
+OPTIMIZERS = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
 
 
 @dataclass(frozen=True)

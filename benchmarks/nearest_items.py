@@ -1,6 +1,6 @@
 """The search for the nearest items on a server: a request's time and the recall, by the size of the catalogue.
 
-python -m benchmarks.nearest_items --sizes 10000 100000 1000000
+    python -m benchmarks.nearest_items [--sizes 10000 100000 1000000]
 
 Vectors of items and users have the width 64, and lie near a space of 16 dimensions, as those of trained
 towers do: a search in an index would find little among vectors without any structure.
@@ -8,11 +8,10 @@ towers do: a search in an index would find little among vectors without any stru
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
-import time
 import warnings
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.measure import Contestant, options, race, show, timed
 from exporter import NearestItems, ServingOptions, export_ensemble
 from serving import EnsembleClient, TritonServer
 from workflow import Workflow, ops
@@ -62,12 +62,9 @@ def milliseconds(client: EnsembleClient, rows: int) -> float:
     """The median time of a request, from the client."""
     request = {"user": list(range(rows))}
     client.predict(request)
-    taken = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        client.predict(request)
-        taken.append(time.perf_counter() - start)
-    return 1000 * float(np.median(taken))
+    asked = Contestant("", partial(timed, partial(client.predict, request), 1), 1)
+    race([asked], REPEATS)
+    return 1000 * asked.seconds
 
 
 def share_of(lists: Array, exact: Array) -> float:
@@ -75,54 +72,58 @@ def share_of(lists: Array, exact: Array) -> float:
     return float(np.mean([np.isin(*pair) for pair in zip(exact, lists, strict=True)]))
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table of catalogues and searches."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.nearest_items", description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument(
-        "--indexes",
-        nargs="*",
-        default=INDEXES,
-        help='as "HNSW32 efSearch=64"; none leaves them out',
-    )
-    options = parser.parse_args(arguments)
-    searches = [*EXACT, *options.indexes]
+    sizes = parser.parse_args(arguments).sizes
+    searches = [*EXACT, *INDEXES]
     workflow, tower = make_tower()
     built: dict[tuple[int, str], float] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for count in options.sizes:
+        for count in sizes:
             items = write_items(folder / "items.parquet", count)
             for number, search in enumerate(searches):
                 index, _, parameters = search.partition(" ")
                 network = NearestItems(tower, items, K)
                 if search not in EXACT:
-                    network = NearestItems(tower, items, K, index, parameters or None)
+                    network = NearestItems(tower, items, K, index, parameters)
                 serving = ServingOptions(
                     runtime=search if search in EXACT else "onnx", max_rows=64, warm_up=False
                 )
-                start = time.perf_counter()
+                export = partial(
+                    export_ensemble,
+                    network,
+                    workflow,
+                    f"s{number}_{count}",
+                    folder / "models",
+                    serving=serving,
+                )
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", "The index .* finds few")
-                    export_ensemble(
-                        network, workflow, f"s{number}_{count}", folder / "models", serving=serving
-                    )
-                built[count, search] = time.perf_counter() - start
-        columns = ("ms, 1 row", "ms, 64 rows", f"recall@{K}", "export, s")
-        print(f"{'items':>10}  {'search':24}  " + "  ".join(f"{c:>11}" for c in columns))
+                    built[count, search] = timed(export, 1).seconds
         with TritonServer(folder / "models") as server:
-            for count in options.sizes:
+            table = []
+            for count in sizes:
                 exact = None
                 for number, search in enumerate(searches):
                     with EnsembleClient(server.grpc_url, f"s{number}_{count}") as client:
                         one, many = (milliseconds(client, rows) for rows in (1, 64))
                         lists = client.predict({"user": list(range(USERS))})["item"]
                     exact = lists if exact is None else exact
-                    print(
-                        f"{count:>10,}  {search:24}  {one:>11.2f}  {many:>11.1f}  "
-                        f"{share_of(lists, exact):>11.3f}  {built[count, search]:>11.1f}"
+                    table.append(
+                        {
+                            "items": count,
+                            "search": search,
+                            "ms, 1 row": one,
+                            "ms, 64 rows": many,
+                            f"recall@{K}": share_of(lists, exact),
+                            "export, s": built[count, search],
+                        }
                     )
+    show("Searches for the nearest items", table)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

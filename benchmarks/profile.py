@@ -37,19 +37,17 @@ from benchmarks import data, models, resident, trace
 from benchmarks.feeds import open_loader
 from benchmarks.fitting import Clock
 from benchmarks.loader import CompiledLoop, count_rows
-from benchmarks.measure import options, show, use
-from benchmarks.models import CRITEO, WIDE_AND_DEEP, Way
+from benchmarks.measure import options, show, timed, use
+from benchmarks.models import CRITEO, OPTIMIZERS, WIDE_AND_DEEP, Way
 from benchmarks.pipelines import PIPELINES
 from loader.batches import prefetch
 from loader.tensorflow.generator_dataset import StreamRegistry
-from training import optimizers
 from workflow.engine.engine import collect_on_gpu, rows_on_gpu
 from workflow.expressions.cudf.exceptions import VERBS_ON_GPU
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.polars.stages import compile_stages, run_stages
 from workflow.transform.parquet_sink import ROW_GROUP_ROWS, ROWS_ON_GPU
 
-OPTIMIZERS = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
 ROWS_PER_FILE = 1_000_000
 Traced = tuple[list[trace.Event], list[trace.Event]]
 
@@ -101,7 +99,7 @@ def profile_step(parsed: argparse.Namespace) -> None:
         "mlp": (models.our_mlp, CRITEO, 65_536),
         "wide": (models.our_wide_and_deep, WIDE_AND_DEEP, 131_072),
     }[parsed.model]
-    shape, batch = shape.shrunk(parsed.shrink), parsed.batch or batch
+    batch = parsed.batch or batch
     together, ids = parsed.together, "int32" if parsed.feed else "int64"
     split = {"precision": parsed.precision, "steps_per_execution": together}
     model = Way("", build, functools.partial(OPTIMIZERS[parsed.optimizer], 0.01), split).model(
@@ -125,9 +123,9 @@ def profile_step(parsed: argparse.Namespace) -> None:
     milliseconds = observed.taken.seconds / steps * 1e3
     print(f"{milliseconds:.3f} ms a step, {batch / milliseconds / 1e3:.2f} M samples/s")
     if on_device:
-        trace.show_device(on_device, steps, parsed.top)
+        trace.show_device(on_device, steps)
     operations = trace.times(on_host, lambda event: event.name)
-    trace.table("operations on the host, of all threads", operations, steps, parsed.top)
+    trace.table("operations on the host, of all threads", operations, steps)
 
 
 class Stopwatch:
@@ -192,11 +190,7 @@ def profile_loader(parsed: argparse.Namespace) -> None:
         for kind, epoch in epochs.items():
             epoch()
             clock.spent.clear()
-            seconds = []
-            for _ in range(parsed.rounds):
-                start = time.perf_counter()
-                epoch()
-                seconds.append(time.perf_counter() - start)
+            seconds = [timed(epoch).seconds for _ in range(parsed.rounds)]
             clock.show(f"{kind} loop, batch {batch_size:,}, shuffled", seconds, parsed.rows)
         if parsed.trace:
             with traced() as (on_device, on_host):
@@ -204,7 +198,7 @@ def profile_loader(parsed: argparse.Namespace) -> None:
             print(f"\na kernel ran {trace.busy(on_device) / len(batches) / 1e6:.1f} us a batch")
             for title, events in (("kernels and copies", on_device), ("host", on_host)):
                 spent = trace.times(events, lambda event: event.name)
-                trace.table(title, spent, len(batches), parsed.top)
+                trace.table(title, spent, len(batches))
 
 
 def profile_workflow(parsed: argparse.Namespace) -> None:
@@ -225,21 +219,16 @@ def profile_workflow(parsed: argparse.Namespace) -> None:
     with rows_on_gpu() as gpu, tempfile.TemporaryDirectory() as out:
         made = gpu.hold(query)
         paths = [Path(out, f"{n}.parquet") for n in range(max(1, rows // ROWS_PER_FILE))]
-        for compression in ("snappy", "lz4", "uncompressed"):
-            arguments = (paths, ROWS_PER_FILE, compression, ROW_GROUP_ROWS)
-            write = functools.partial(made.write_parquet, *arguments)
-            table.append(stage(f"write, {compression}", rows, write))
+        arguments = (paths, ROWS_PER_FILE, "snappy", ROW_GROUP_ROWS)
+        write = functools.partial(made.write_parquet, *arguments)
+        table.append(stage("write, snappy", rows, write))
     show("Stages of fit and transform", table)
 
 
-def stage(name: str, rows: int, work: Callable[[], Any], times: int = 3) -> dict[str, Any]:
-    """Run a stage, and make its line."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return {"": name, "rows": rows, "s": min(taken), "M rows/s": rows / min(taken) / 1e6}
+def stage(name: str, rows: int, work: Callable[[], Any]) -> dict[str, Any]:
+    """Run a stage three times, and make its line."""
+    best = min(timed(work, 1).seconds for _ in range(3))
+    return {"": name, "rows": rows, "s": best, "M rows/s": rows / best / 1e6}
 
 
 PARTS = {"step": profile_step, "loader": profile_loader, "workflow": profile_workflow}
@@ -248,8 +237,9 @@ PARTS = {"step": profile_step, "loader": profile_loader, "workflow": profile_wor
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     folder = Path("build/benchmarks")
-    defaults: dict[str, Any] = {"steps": 96, "together": 32, "shrink": 1, "top": 24}
-    parser = options(__doc__, devices=True, rows=16_000_000, rounds=3, folder=folder, **defaults)
+    parser = options(
+        __doc__, devices=True, rows=16_000_000, rounds=3, folder=folder, steps=96, together=32
+    )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--model", choices=("mlp", "wide"), default="mlp")
     parser.add_argument("--precision", default="bfloat16")

@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import show
+from benchmarks.measure import options, show
 
 PAGES = Path(__file__).parents[1] / "docs"
 _NUMBER = r"\**([\d.,]+)\**"
@@ -453,18 +452,14 @@ def table(needs: Sequence[Need]) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of machines, or the checks."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    defaults = Work()
-    names = {"bytes_a_day", "history_rows", "table_bytes", "requests", "p99_ms", "hours"}
-    for name in sorted(names):
+    parser = options(__doc__)
+    names = vars(Work())
+    for name, default in names.items():
         option = "rows-of-history" if name == "history_rows" else name.replace("_", "-")
-        default = getattr(defaults, name)
         parser.add_argument(f"--{option}", dest=name, type=_positive, default=default)
     parser.add_argument("--price", action="append", default=[], metavar="NAME=USD")
     parser.add_argument("--check", action="store_true", help="print the model beside runs")
-    parsed = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    parsed = parser.parse_args(arguments)
     figures = read_figures((PAGES / "benchmarks.md").read_text())
     if parsed.check:
         show("model and runs", checks(figures, read_runs((PAGES / "scale.md").read_text())))

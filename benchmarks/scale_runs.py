@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import options, show
+from benchmarks.measure import options, run_program, show
 from benchmarks.pipelines import SERVED, click_workflow, write_clicks
 from benchmarks.serving_load import answers, children_seconds
 from serving import EnsembleClient, TritonServer
@@ -84,21 +81,15 @@ def step_seconds(workers: int, steps: int) -> float:
 
 
 def _training(workers: int, steps: int) -> float:
-    command = [sys.executable, "-m", "benchmarks.workers", "--batch", "4096", "--shrink", "10"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        [*command, "--workers", str(workers), "--steps", str(steps)],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    command = ["-m", "benchmarks.workers", "--batch", "4096", "--shrink", "10"]
+    return run_program([*command, "--workers", f"{workers}", "--steps", f"{steps}"]).processor
 
 
 def served(folder: Path) -> bytes:
     """Export the Criteo-like ensemble as a fused graph; a request of one row."""
     # With TensorFlow, which Dask's workers would import from here as well.
-    from benchmarks.serving import request_of, tensors_of  # noqa: PLC0415
+    from benchmarks.serving import request_of  # noqa: PLC0415
+    from benchmarks.serving_graphs import tensors_of  # noqa: PLC0415
     from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
 
     pipeline = SERVED["criteo"](1)
@@ -110,14 +101,14 @@ def served(folder: Path) -> bytes:
         TritonServer(folder, startup_timeout=300) as server,
         EnsembleClient(server.grpc_url, "clicks") as client,
     ):
-        return request_of("clicks", tensors_of(client, pipeline.rows.head(1)))
+        return request_of("clicks", tensors_of(client.contract.inputs, pipeline.rows.head(1)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each kind, and print the work as a multiple of that of one process."""
     parser = options(__doc__, rows=2_000_000, seconds=6.0, steps=20)
     parser.add_argument("--only", choices=("dask", "servers", "training"), help="one kind")
-    parsed = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if parsed.only in (None, "dask"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from workflow.expressions.language.tree import Expression, call, constant
 from workflow.expressions.language.types import ExpressionError, Type
 from workflow.expressions.language.verbs import VERBS, Verb
 from workflow.expressions.polars.series import to_lists
-from workflow.schema.column import Array, Column, Strings
+from workflow.schema.column import Array, Column
 
 # Elements of a list, on average.
 LIST_LENGTH = 10
@@ -261,7 +262,7 @@ def _kind(verb: Verb) -> str:
 
 def _verb(name: str, table: int) -> Callable[[Expression], Expression]:
     made: dict[str, Callable[[], Column]] = {
-        "keys": lambda: _column(_keys(table)),
+        "keys": lambda: Column(_keys(table).to_numpy()),
         "table": lambda: Column(np.arange(table) / 7),
         "boundaries": lambda: Column(np.linspace(-50, 150, table)),
     }
@@ -277,29 +278,22 @@ def _verb(name: str, table: int) -> Callable[[Expression], Expression]:
     return apply
 
 
-def _column(keys: pl.Series) -> Column:
-    texts = keys.dtype == pl.String
-    return Column(Strings.of(keys.to_list()) if texts else keys.to_numpy())
+def _applied(name: str, table: int) -> Graph:
+    return ["a"] >> ops.LambdaOp(_verb(name, table))
 
 
 def _verbs() -> list[Case]:
-    made = []
-    for name, verb in VERBS.items():
-        made.append(
-            Case(
-                name,
-                _applied(name),
-                {"a": _kind(verb)},
-                lists=("a",),
-                table=bool(verb.tables),
-                only_lists=not verb.elementwise,
-            )
+    return [
+        Case(
+            name,
+            partial(_applied, name),
+            {"a": _kind(verb)},
+            lists=("a",),
+            table=bool(verb.tables),
+            only_lists=not verb.elementwise,
         )
-    return made
-
-
-def _applied(name: str) -> Make:
-    return lambda n: ["a"] >> ops.LambdaOp(_verb(name, n))
+        for name, verb in VERBS.items()
+    ]
 
 
 OPERATORS = _operators()

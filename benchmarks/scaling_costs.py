@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -38,7 +38,6 @@ class Measured:
         rows: the values of each column.
         action: among `ACTIONS`.
         cpu: seconds of the processor, those of the system left out.
-        wall: seconds.
         peak: MB beyond what the process held before.
     """
 
@@ -47,8 +46,33 @@ class Measured:
     rows: int
     action: str
     cpu: float
-    wall: float
     peak: float
+
+
+def slope(points: Collection[tuple[float, float]]) -> float | None:
+    """The slope of the line through the logarithms of points, by least squares; None of fewer than two.
+
+    Example:
+        >>> slope([(1, 1.0), (2, 4.0), (4, 16.0)])
+        2.0
+    """
+    if len(points) < 2:
+        return None
+    logs = [(math.log(x), math.log(y)) for x, y in points]
+    return statistics.linear_regression(*zip(*logs, strict=True)).slope
+
+
+def exponent_of(sizes: Sequence[int], costs: Sequence[float], noise: float) -> float | None:
+    """The slope of log cost over log size, both beyond the first; None within the noise.
+
+    Example:
+        >>> exponent_of((1, 2, 3, 5), (1.0, 2.0, 5.0, 17.0), 0.5)
+        2.0
+    """
+    if costs[-1] - costs[0] < noise:
+        return None
+    beyond = [(size - sizes[0], cost - costs[0]) for size, cost in zip(sizes, costs, strict=True)]
+    return slope([(size, cost) for size, cost in beyond[1:] if cost > 0])
 
 
 class Costs:
@@ -96,13 +120,11 @@ class Costs:
     ) -> float | None:
         first, *more = counts
         points = [
-            (math.log(rows - first), math.log(cost))
+            (rows - first, cost)
             for rows in more
             if (cost := self.cost(form, table, action, kind, rows, first)) > NOISE[kind]
         ]
-        if len(points) < 2:
-            return None
-        return statistics.linear_regression(*zip(*points, strict=True)).slope
+        return slope(points)
 
     def of_lists(self, table: int, action: str, kind: str) -> float | None:
         """The cost of a list column over that of its values flat; None within the noise.
@@ -157,39 +179,15 @@ TITLES = {
 }
 
 
-def print_table(measured: dict[str, list[Measured]]) -> list[str]:
-    """Print the costs of each case, and return the flags."""
-    flags: list[str] = []
-    show("Costs of each case", _rows(measured, flags))
-    return flags
-
-
-def _rows(
-    measured: Mapping[str, Sequence[Measured]], flags: list[str]
-) -> Iterator[Mapping[str, str]]:
-    for title, figures in measured.items():
-        costs = Costs(figures)
-        for form in costs.forms:
-            own = [*flags_of(costs, title, form)]
-            flags += own
-            yield {
-                "": title,
-                "form": form,
-                **{f"{action}: s / MB": _cell(costs, form, action) for action in ACTIONS},
-                **{TITLES[which]: _worst(_growths(costs, form, which)) for which in LIMITS},
-                "flags": "**!**" * bool(own),
-            }
-
-
-def print_summary(measured: Mapping[str, Sequence[Measured]]) -> None:
+def print_summary(measured: Mapping[str, Costs]) -> None:
     """Print the worst of each operator's and verb's cases, forms and actions.
 
     A line for each of which the time is above the noise over three counts of rows, and one for all
     others.
     """
     lines: dict[str, list[Costs]] = {}
-    for title, figures in measured.items():
-        lines.setdefault(title.split()[0], []).append(Costs(figures))
+    for title, costs in measured.items():
+        lines.setdefault(title.split()[0], []).append(costs)
     others = [name for name, cases in lines.items() if _cells(cases)[0].startswith("-")]
     rows = {name: cases for name, cases in lines.items() if name not in others}
     rows[f"{len(others)} others"] = [costs for name in others for costs in lines[name]]
@@ -208,14 +206,6 @@ def _cells(cases: Sequence[Costs]) -> list[str]:
         _worst(growth for c in cases for form in c.forms for growth in _growths(c, form, which))
         for which in LIMITS
     ]
-
-
-def _cell(costs: Costs, form: str, action: str) -> str:
-    if action not in costs.actions:
-        return ""
-    rows, table = costs.usual[-1], costs.tables[-1]
-    cpu, peak = (max(0.0, costs.cost(form, table, action, k, rows)) for k in NOISE)
-    return f"{cpu:.2f} / {peak:.0f}"
 
 
 Growth = tuple[str, str, int, str, float]
@@ -254,12 +244,13 @@ SAID = {
 }
 
 
-def flags_of(costs: Costs, title: str, form: str) -> Iterator[str]:
-    """A sentence for each cost of a form that grows faster than it should."""
-    for which, limit in LIMITS.items():
-        for _, action, table, kind, made in _growths(costs, form, which):
-            if made > limit:
-                yield (
-                    f"{title}, {form}, {action}, {UNITS[kind]}: {SAID[which]} {made:.2f} "
-                    f"(at most {limit}; {table:,} entries)"
-                )
+def flags_of(costs: Costs, title: str) -> Iterator[str]:
+    """A sentence for each cost of a case that grows faster than it should."""
+    for form in costs.forms:
+        for which, limit in LIMITS.items():
+            for _, action, table, kind, made in _growths(costs, form, which):
+                if made > limit:
+                    yield (
+                        f"{title}, {form}, {action}, {UNITS[kind]}: {SAID[which]} {made:.2f} "
+                        f"(at most {limit}; {table:,} entries)"
+                    )

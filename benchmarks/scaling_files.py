@@ -15,7 +15,6 @@ the largest size. A difference below `NOISE` is not told from the noise of a sha
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measure import least, options, show
+from benchmarks.scaling_costs import MOST_EXPONENT, exponent_of
 from loader import KerasSequenceLoader
 from workflow import Workflow, ops
 
@@ -37,7 +37,7 @@ FILES = (10, 100, 1_000)
 GROUPS = (100, 1_000, 10_000)
 # In seconds.
 NOISE = 0.1
-MOST_EXPONENT, MOST_OF_PLAIN = 1.15, 3.0
+MOST_OF_PLAIN = 3.0
 # A cost is the least of so many runs, or of as many as take so many seconds.
 REPEATS, MOST_REPEATED = 5, 20.0
 BATCH = 4_096
@@ -75,9 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def cases() -> Iterator[Case]:
     """All pieces of work."""
-    for title, write in (("one type", partial(write_files, turns=1)), ("two types", write_turns)):
+    for title, turns in (("one type", 1), ("two types", 2)):
         for work in (fit, transform, epoch_of_files):
-            yield Case(f"{work.__name__}, files of {title}", FILES, partial(work, write=write))
+            yield Case(f"{work.__name__}, files of {title}", FILES, partial(work, turns=turns))
     for rows in (10, 100, 1_000):
         sizes = tuple(size for size in GROUPS if size * rows <= 1_000_000)
         yield Case(f"epoch, row groups of {rows}", sizes, partial(epoch_of_groups, rows=rows))
@@ -99,7 +99,7 @@ def measured(case: Case, flags: list[str], *, quick: bool) -> Iterator[dict[str,
                 work(), plain()
             found.append(least(work, plain, repeats=REPEATS, seconds=MOST_REPEATED))
         ours, theirs = found[-1]
-        slope = exponent(sizes[: len(found)], [one for one, _ in found])
+        slope = exponent_of(sizes[: len(found)], [one for one, _ in found], NOISE)
         yield {
             "": case.title,
             "files, row groups": f"{size:,}",
@@ -116,15 +116,6 @@ def measured(case: Case, flags: list[str], *, quick: bool) -> Iterator[dict[str,
         )
 
 
-def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float | None:
-    """The slope between the last two sizes, of what is beyond the first; None within the noise."""
-    beyond = [one - costs[0] for one in costs]
-    if len(costs) < 3 or beyond[-1] < NOISE or beyond[-2] <= 0:
-        return None
-    sizes = [size - sizes[0] for size in sizes]
-    return math.log(beyond[-1] / beyond[-2]) / math.log(sizes[-1] / sizes[-2])
-
-
 def rows_of(count: int, seed: int) -> pl.DataFrame:
     """Rows of two ids and a price."""
     random = np.random.default_rng(seed)
@@ -137,7 +128,7 @@ def rows_of(count: int, seed: int) -> pl.DataFrame:
     )
 
 
-def write_files(folder: Path, count: int, *, turns: int = 2) -> list[list[Path]]:
+def write_files(folder: Path, count: int, turns: int) -> list[list[Path]]:
     """Files of `ROWS` rows in as many types as there are turns; the files of each type."""
     kinds: list[list[Path]] = [[] for _ in range(turns)]
     for number in range(count):
@@ -146,10 +137,6 @@ def write_files(folder: Path, count: int, *, turns: int = 2) -> list[list[Path]]
         frame.cast({"user": pl.Int32} if number % turns else {}).write_parquet(path)
         kinds[number % turns].append(path)
     return kinds
-
-
-write_turns = partial(write_files, turns=2)
-Write = Callable[[Path, int], list[list[Path]]]
 
 
 def scanned(kinds: Sequence[Sequence[Path]]) -> pl.LazyFrame:
@@ -170,17 +157,17 @@ def workflow() -> Workflow:
     return Workflow((["user", "item"] >> ops.Categorify()) + (["price"] >> ops.Normalize()))
 
 
-def fit(folder: Path, count: int, *, write: Write) -> tuple[Action, Action]:
+def fit(folder: Path, count: int, *, turns: int) -> tuple[Action, Action]:
     """Fit a workflow to files."""
-    kinds = write(folder, count)
+    kinds = write_files(folder, count, turns)
     return lambda: workflow().fit(folder), lambda: made_by_hand(kinds)
 
 
-def transform(folder: Path, count: int, *, write: Write) -> tuple[Action, Action]:
+def transform(folder: Path, count: int, *, turns: int) -> tuple[Action, Action]:
     """Transform files to a file."""
     raw = folder / "raw"
     raw.mkdir()
-    kinds = write(raw, count)
+    kinds = write_files(raw, count, turns)
     fitted = workflow().fit(raw)
     users, items, price = made_by_hand(kinds)
     of_users, of_items = (table.with_row_index("id", 3) for table in (users, items))
@@ -196,9 +183,9 @@ def transform(folder: Path, count: int, *, write: Write) -> tuple[Action, Action
     return lambda: fitted.transform_to_parquet(raw, tempfile.mkdtemp(dir=folder)), plain
 
 
-def epoch_of_files(folder: Path, count: int, *, write: Write) -> tuple[Action, Action]:
+def epoch_of_files(folder: Path, count: int, *, turns: int) -> tuple[Action, Action]:
     """Open and read files once, in a shuffled order."""
-    files = [path for kind in write(folder, count) for path in kind]
+    files = [path for kind in write_files(folder, count, turns) for path in kind]
     return partial(epoch, folder), partial(groups_by_pyarrow, files)
 
 

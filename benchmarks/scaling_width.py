@@ -16,8 +16,6 @@ as much.
 
 from __future__ import annotations
 
-import math
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +26,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.measure import in_child, least, options, show
-from benchmarks.scaling_costs import MOST_EXPONENT
+from benchmarks.scaling_costs import MOST_EXPONENT, exponent_of
 from workflow import Workflow, ops
 from workflow.graph.node import ConcatNode, Node
 
@@ -65,7 +63,7 @@ def _measured(
 ) -> Iterator[dict[str, str]]:
     for case in cases:
         for action, costs in _costs(case, sizes).items():
-            exponent = exponent_of(sizes, costs)
+            exponent = exponent_of(sizes, costs, NOISE)
             shown = "-" if exponent is None else f"{exponent:.2f}"
             is_flagged = is_too_high(action, exponent)
             if is_flagged:
@@ -76,25 +74,6 @@ def _measured(
                 "exponent": shown,
                 "flags": "**!**" * is_flagged,
             }
-
-
-def exponent_of(sizes: Sequence[int], costs: Sequence[float]) -> float | None:
-    """The slope of log cost over log size, both beyond the first; None within the noise.
-
-    Example:
-        >>> exponent_of((1, 2, 3, 5), (1.0, 2.0, 5.0, 17.0))
-        2.0
-    """
-    if costs[-1] - costs[0] < NOISE:
-        return None
-    points = [
-        (math.log(size - sizes[0]), math.log(cost - costs[0]))
-        for size, cost in zip(sizes[1:], costs[1:], strict=True)
-        if cost > costs[0]
-    ]
-    if len(points) < 2:
-        return None
-    return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
 def is_too_high(action: str, exponent: float | None) -> bool:
@@ -111,7 +90,8 @@ def _costs(case: str, sizes: Sequence[int]) -> dict[str, list[float]]:
     """The costs of each action; where one grows too fast, the least of some measurements."""
     costs = _in_a_process(case, sizes)
     for _ in range(MOST_MEASURED - 1):
-        if not any(is_too_high(action, exponent_of(sizes, own)) for action, own in costs.items()):
+        exponents = {action: exponent_of(sizes, own, NOISE) for action, own in costs.items()}
+        if not any(is_too_high(*each) for each in exponents.items()):
             break
         again = _in_a_process(case, sizes)
         costs = {

@@ -1,8 +1,8 @@
 """Latency and throughput of every runtime on the embedded server, in one run.
 
-    python -m benchmarks.serving [--pipelines movielens criteo] [--seconds 3]
+    python -m benchmarks.serving [--seconds 3]
     python -m benchmarks.serving --backend [--device gpu] [--seconds 2]
-    python -m benchmarks.serving --graphs [--pipelines movielens criteo] [--seconds 9]
+    python -m benchmarks.serving --graphs [--seconds 9]
 
 Each runtime is asked for 1, 64, 1,024 and 16,384 rows by one client, and for one row at a time
 by 32 at once; requests are made once and sent as the bytes they are, so that the client costs
@@ -39,18 +39,15 @@ from typing import Any
 
 import grpc
 import numpy as np
-import polars as pl
 from tritonclient.grpc import service_pb2
 
 from benchmarks.measure import Contestant, in_child, options, race, show, timed, use
-from benchmarks.serving_graphs import measure_graphs
+from benchmarks.serving_graphs import measure_graphs, session_of, tensors_of
 from benchmarks.serving_load import METHOD, load, write_floor
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer
 from serving.embedded.installation import lay_out_backend
-from workflow.expressions.polars.series import to_column
-from workflow.wire.format import encode
 
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
@@ -73,14 +70,6 @@ def times_ms(call: Call, seconds: float) -> list[float]:
         call()
         times.append((time.perf_counter() - start) * 1e3)
     return times
-
-
-def tensors_of(client: EnsembleClient, rows: pl.DataFrame) -> dict[str, Any]:
-    """The tensors of a request."""
-    tensors: dict[str, Any] = {}
-    for column in client.contract.inputs:
-        tensors |= encode(column, to_column(rows[column.name]))
-    return tensors
 
 
 def request_of(model: str, tensors: dict[str, Any]) -> bytes:
@@ -118,7 +107,8 @@ def measure(name: str, seconds: float) -> list[Row]:
             write_floor(Path(folder), f"{name}_{runtime}", f"{name}_empty{number}")
         with TritonServer(folder, startup_timeout=300) as server:
             with EnsembleClient(server.grpc_url, f"{name}_fused_onnx") as client:
-                feeds = {n: tensors_of(client, pipeline.rows.head(n)) for n in SIZES}
+                columns = client.contract.inputs
+                feeds = {n: tensors_of(columns, pipeline.rows.head(n)) for n in SIZES}
             requests = {
                 (runtime, n): request_of(f"{name}_{runtime}", feed)
                 for runtime in HERE
@@ -166,13 +156,8 @@ def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: flo
 
 def in_process(model: Path, feeds: dict[int, dict[str, Any]]) -> dict[Key, Call]:
     """The fused graph without a server."""
-    import onnxruntime  # noqa: PLC0415 - not needed by the parent
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    name = "onnxruntime in process"
-    return {(name, n): partial(session.run, None, feed) for n, feed in feeds.items()}
+    run = session_of(model).run
+    return {("onnxruntime in process", n): partial(run, None, feed) for n, feed in feeds.items()}
 
 
 def measure_backend(device: str, seconds: float) -> list[Row]:
@@ -251,7 +236,6 @@ def request_tensors(rows: int) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
     parser = options(__doc__, devices=True, seconds=3.0)
-    parser.add_argument("--pipelines", nargs="+", default=["movielens", "criteo"])
     parser.add_argument("--backend", action="store_true", help="the TensorFlow backend, instead")
     parser.add_argument("--graphs", action="store_true", help="onnxruntime without a server")
     parsed = parser.parse_args(arguments)
@@ -263,12 +247,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(
             "Expected --backend beside --device gpu. Received: none: the embedded server has no GPU."
         )
-    for name in parsed.pipelines if parsed.graphs else ():
-        rows = in_child(measure_graphs, name, parsed.seconds)
-        show(f"{name}: processor time of a request in onnxruntime", rows)
-    for name in parsed.pipelines if not parsed.graphs else ():
-        rows = in_child(measure, name, parsed.seconds)
-        show(f"{name}: median ms by rows, and one-row requests of {CLIENTS} clients", rows)
+    of_server = f"median ms by rows, and one-row requests of {CLIENTS} clients"
+    of_graphs = "processor time of a request in onnxruntime"
+    work, title = (measure_graphs, of_graphs) if parsed.graphs else (measure, of_server)
+    for name in ("movielens", "criteo"):
+        show(f"{name}: {title}", in_child(work, name, parsed.seconds))
 
 
 if __name__ == "__main__":

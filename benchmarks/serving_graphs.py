@@ -182,8 +182,9 @@ def measure_graphs(name: str, seconds: float) -> list[dict[Any, Any]]:
             options = ServingOptions(runtime="fused_onnx", max_batch_size=batch)
             report = export(f"{name}_{batch}", folder, pipeline.labels, serving=options)
             paths[f"fused_onnx, max_batch_size={batch}"] = report.paths[f"{name}_{batch}"] / MODEL
-            feeds = {n: _tensors(report, pipeline.rows.head(n)) for n in SIZES}
-        sessions = {what: _session(path) for what, path in paths.items()}
+            columns = report.plan.features.inputs
+            feeds = {n: tensors_of(columns, pipeline.rows.head(n)) for n in SIZES}
+        sessions = {what: session_of(path) for what, path in paths.items()}
         table = {w: {"": w, "nodes": _nodes(path, folder)} for w, path in paths.items()}
     for rows, feed in feeds.items():
         answers = {what: session.run(None, feed)[0] for what, session in sessions.items()}
@@ -204,14 +205,16 @@ def _microseconds(
     return {w: (min(taken) * 1e6, ratio(taken, first)) for w, taken in times.items()}
 
 
-def _tensors(report: Any, rows: pl.DataFrame) -> dict[str, Any]:
+def tensors_of(columns: Iterable[Any], rows: pl.DataFrame) -> dict[str, Any]:
+    """The tensors of a request."""
     tensors: dict[str, Any] = {}
-    for column in report.plan.features.inputs:
+    for column in columns:
         tensors |= encode(column, to_column(rows[column.name]))
     return tensors
 
 
-def _session(path: Path, **options: str) -> Any:
+def session_of(path: Path, **options: str) -> Any:
+    """A graph in onnxruntime, with one thread."""
     import onnxruntime  # noqa: PLC0415 - not needed by the parent
 
     own = onnxruntime.SessionOptions()
@@ -225,5 +228,5 @@ def _session(path: Path, **options: str) -> Any:
 def _nodes(path: Path, folder: str) -> int:
     """The nodes that are left when onnxruntime has optimised a graph."""
     optimised = Path(folder) / "optimised.onnx"
-    _session(path, optimized_model_filepath=str(optimised))
+    session_of(path, optimized_model_filepath=str(optimised))
     return len(onnx.load(optimised, load_external_data=False).graph.node)

@@ -11,9 +11,7 @@ Criteo-like rows in row groups of 500,000.
 
 from __future__ import annotations
 
-import resource
-import subprocess
-import sys
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import data
-from benchmarks.measure import Contestant, Taken, in_child, options, race, show, timed
+from benchmarks.measure import Contestant, Taken, in_child, options, race, run_program, show, timed
 from benchmarks.pipelines import rating_workflow
 from benchmarks.serving_load import children_seconds
 from exporter import ServingOptions, export_tensorflow_ensemble
@@ -41,17 +39,6 @@ PROGRAMS = {
     "ensemble --help": ["-c", HELP, "--help"],
     "import tensorflow": ["-c", "import tensorflow"],
 }
-
-
-def run_program(arguments: Sequence[str]) -> Taken:
-    """A Python program, from its start to its end."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-    seconds = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Taken(seconds, processor, 1)
 
 
 def start_server(folder: Path, models: Sequence[str]) -> Taken:
@@ -72,14 +59,8 @@ def first_batch(files: list[Path], shuffle: bool) -> Taken:
     from benchmarks.feeds import open_loader  # noqa: PLC0415 - TensorFlow, in a child
 
     batches = open_loader(files, BATCH, shuffle=shuffle)
-
     epoch = iter(batches)  # to drop it is to wait for the next read
-
-    def take() -> int:
-        _, labels = next(epoch)
-        return len(labels)
-
-    return timed(take)
+    return timed(lambda: len(next(epoch)[1]))
 
 
 def export(folder: Path, rows: int) -> None:
@@ -129,8 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def row(racer: Contestant) -> dict[str, Any]:
     """A line of the table."""
-    taken = sorted(taken.processor for taken in racer.taken)
-    return {"": racer.name, "s": racer.seconds, "processor s": taken[len(taken) // 2]}
+    processor = statistics.median(taken.processor for taken in racer.taken)
+    return {"": racer.name, "s": racer.seconds, "processor s": processor}
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each way of reading at each speed."""
     parser = options(__doc__, rows=400_000, rounds=3)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10.0, 40.0])
-    parsed = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    parsed = parser.parse_args(arguments)
     with server() as port:
         link = Link(port)
         reached = {

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Lines of a table.
+_MOST = 24
+
 
 @dataclass(frozen=True)
 class Event:
@@ -101,7 +104,7 @@ def times(events: Iterable[Event], key: Callable[[Event], str]) -> dict[str, lis
     return found
 
 
-def show_device(events: Sequence[Event], steps: int, top: int) -> None:
+def show_device(events: Sequence[Event], steps: int) -> None:
     """Print the tables of a GPU."""
     span = (max(event.stop for event in events) - events[0].start) / steps / 1e9
     computing = busy([event for event in events if not event.is_copy]) / steps / 1e9
@@ -117,13 +120,13 @@ def show_device(events: Sequence[Event], steps: int, top: int) -> None:
         "copies": times(copies, lambda event: f"{event.name}, {event.size:,} bytes"),
         "waits, after and before what": gaps(events),
     }.items():
-        table(title, spent, steps, top)
+        table(title, spent, steps)
 
 
-def table(title: str, spent: dict[str, list[int]], steps: int, top: int) -> None:
+def table(title: str, spent: dict[str, list[int]], steps: int) -> None:
     """Print what took longest."""
     print(f"\n{title}: microseconds a step, how often a step")
-    for name, each in sorted(spent.items(), key=lambda item: -sum(item[1]))[:top]:
+    for name, each in sorted(spent.items(), key=lambda item: -sum(item[1]))[:_MOST]:
         print(f"{sum(each) / steps / 1e6:10.1f} {len(each) / steps:8.2f}  {name[:130]}")
 
 

@@ -79,7 +79,6 @@ def gpu_mlp() -> Iterator[Way]:
         yield ours(f"ours, bfloat16, 32 steps a call, {name}", optimizer=own, split=half | together)
     yield theirs("keras mixed_bfloat16", optimizer=keras_sgd, policy="mixed_bfloat16")
     yield ours("ours, float32, 32 steps a call", optimizer=sgd, split=together)
-    yield ours("ours, float32", optimizer=sgd, split={})
     float16 = {"precision": "float16"} | together
     yield ours("ours, float16, 32 steps a call", optimizer=sgd, split=float16)
     yield theirs("keras mixed_float16", optimizer=keras_sgd, policy="mixed_float16")
@@ -97,7 +96,6 @@ def gpu_wide() -> Iterator[Way]:
     yield Way("ours, float32", ours, sgd, {})
     # Ours takes the same ids as before: the workflow has hashed them.
     yield Way("naive float32, hashed in the model", partial(naive, hashed=True), keras_sgd)
-    yield Way("ours, bfloat16", ours, sgd, {"precision": "bfloat16"})
 
 
 def on_cpu(

@@ -11,24 +11,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
-from benchmarks.measure import Contestant, in_child, memory_gb, options, race, show, timed
+from benchmarks.measure import in_child, memory_gb, options, show, timed
 from workflow import Workflow, ops
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.program.program_json import load_program, save_program
 from workflow.operator.feature import State
-from workflow.schema.column import Array, Column, Strings
+from workflow.schema.column import Column, Strings
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.schema.training_data import TrainingData
 
-T = TypeVar("T")
 KINDS = ("int64", "string")
-BATCHES = (1, 64, 1024)
-QUERIES = 50_000
 
 
 def keys_of(kind: str, count: int) -> Column:
@@ -59,51 +55,24 @@ def served(folder: Path) -> Path:
 
 def load_workflow(folder: Path) -> dict[str, str]:
     """`Workflow.load`."""
-    return {"Workflow.load": cost(lambda: Workflow.load(folder))[0]}
+    return {"Workflow.load": cost(lambda: Workflow.load(folder))}
 
 
 def serve(folder: Path) -> dict[str, str]:
-    """The numpy interpreter of a saved program, and its lookups."""
-    spent, interpreter = cost(lambda: NumpyInterpreter(load_program(served(folder))))
-    table = {"numpy interpreter": spent}
-    lookup = next(step for step in interpreter.program.steps if step.verb == "lookup")
-    keys = lookup.parameters["keys"].values
-    for rows in BATCHES:
-        starts = iter(range(0, QUERIES, max(rows, 100)))
-
-        def ask(rows: int = rows, starts: Any = starts) -> Any:
-            column = Column(queries(keys, next(starts), rows))
-            return timed(lambda: len(interpreter({"user": column})["user"].values))
-
-        asked = Contestant(f"{rows} rows", ask, rows)
-        race([asked], min(500, QUERIES // max(rows, 100), (len(keys) - rows) // max(rows, 100)))
-        table[f"p50 of {rows} rows"] = f"{asked.seconds * 1e6:,.1f} us"
-    return table
+    """The numpy interpreter of a saved program."""
+    return {"numpy interpreter": cost(lambda: NumpyInterpreter(load_program(served(folder))))}
 
 
-def queries(keys: Array | Strings, start: int, rows: int) -> Array:
-    """Some of the keys, as they arrive in a request."""
-    if not isinstance(keys, Strings):
-        return keys[start : start + rows].copy()
-    first = keys.offsets[start : start + rows + 1]
-    return Strings(keys.data[first[0] : first[-1]], first - first[0]).to_objects()
-
-
-def cost(function: Callable[[], T]) -> tuple[str, T]:
-    """Time, that of the processor, and peak memory beyond what was there; and the result."""
-    before, made = memory_gb("VmRSS"), list[T]()
-
-    def work() -> int:
-        made.append(function())
-        return 1
-
-    taken = timed(work)
+def cost(function: Callable[[], object]) -> str:
+    """Time, that of the processor, and peak memory beyond what was there."""
+    before = memory_gb("VmRSS")
+    taken = timed(function, 1)
     megabytes = (memory_gb("VmHWM") - before) * 1024
-    return f"{taken.seconds:.2f} s ({taken.processor:.2f} s CPU), {megabytes:,.0f} MB", made[0]
+    return f"{taken.seconds:.2f} s ({taken.processor:.2f} s CPU), {megabytes:,.0f} MB"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table: the cost of loading, and then of lookups."""
+    """Print a table of the cost of loading."""
     parsed = options(__doc__, keys=10_000_000).parse_args(arguments)
     table = []
     with tempfile.TemporaryDirectory() as scratch:

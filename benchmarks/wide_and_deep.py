@@ -29,11 +29,10 @@ import polars as pl
 
 from benchmarks import models
 from benchmarks.data import shaped_clicks, write_files
-from benchmarks.feeds import with_int64
+from benchmarks.feeds import open_loader, with_int64
 from benchmarks.fitting import Fit
 from benchmarks.measure import options, race, show, use
 from benchmarks.models import WIDE_AND_DEEP, Shape, Way
-from loader import KerasSequenceLoader
 from training import optimizers
 from workflow import Workflow, ops
 
@@ -59,20 +58,6 @@ def hashing(shape: Shape) -> Workflow:
     return Workflow(named + [*shape.numbers, "label"])
 
 
-def opened(paths: Any, shape: Shape, batch: int, device: str) -> KerasSequenceLoader:
-    """The loader of a shape's columns; all batches are whole."""
-    return KerasSequenceLoader(
-        paths,
-        batch,
-        ["label"],
-        cat_names=[*shape.scalars, *shape.multi],
-        cont_names=shape.numbers,
-        seed=0,
-        drop_last=True,
-        device="cpu" if device == "cpu" else "gpu:0",  # and never the CPU for want of cuDF
-    )
-
-
 def ways(device: str, kind: str) -> Iterator[Way]:
     """Feature columns and ours; the first is what the others are compared with."""
     theirs = partial(keras.optimizers.SGD, LEARNING_RATE)
@@ -93,7 +78,14 @@ def measure(
     racers = []
     for way in ways(device, kind):
         own = "hashed" if kind == "hashed" and way.name.startswith("ours") else "identity"
-        loader = opened(files[own], shape, batch, device)
+        loader = open_loader(
+            files[own],
+            batch,
+            cat_names=[*shape.scalars, *shape.multi],
+            cont_names=shape.numbers,
+            drop_last=True,
+            device="cpu" if device == "cpu" else "gpu:0",  # and never the CPU for want of cuDF
+        )
         # Of the epoch: a run that finds fewer rows than these fails.
         steps = len(loader) // 4 * 4
         if not steps:
@@ -147,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hashing(shape).fit_transform_to_parquet(files["identity"], folder, engine="cpu")
         rate = parsed.rows / (time.perf_counter() - start)
         print(f"the workflow hashed {parsed.rows:,} rows once, at {rate:,.0f} rows/s")
-        files["hashed"] = folder
+        files["hashed"] = [folder]
     tables = sum((*shape.cardinalities, *shape.lists)) * (shape.width + 1) * 4 / 1e9
     for kind in parsed.only:
         rows = measure(kind, shape, files, parsed)

@@ -39,17 +39,18 @@ from benchmarks import data, models, resident
 from benchmarks.feeds import open_loader, wait
 from benchmarks.fitting import Fit
 from benchmarks.measure import options, show, use
-from benchmarks.models import CRITEO, WIDE_AND_DEEP, Shape
+from benchmarks.models import CRITEO, OPTIMIZERS, WIDE_AND_DEEP, Shape
 from benchmarks.profile import traced
 from benchmarks.trace import show_device
 from benchmarks.training_step import SMALL
-from training import Workers, compile_model, join_workers, optimizers
+from training import Workers, compile_model, join_workers
 
 MODELS = {"mlp": (CRITEO, models.our_mlp), "wide": (WIDE_AND_DEEP, models.our_wide_and_deep)}
-OPTIMIZERS = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
 SHARDS = ("none", "auto", "table", "row", "column")
 KINDS = ("total", "gathered", "exchanged")
 REPEATS = 10
+# Seconds after which a run that has not ended is given up.
+LIMIT = 300
 
 
 @contextmanager
@@ -102,7 +103,7 @@ def feed(given: Namespace, shape: Shape, workers: Workers) -> Any:
 
 def train(given: Namespace) -> dict[str, Any]:
     """Train as the worker that TF_CONFIG names; its speed, loss and bytes of a step."""
-    workers = join_workers(timeout=given.limit / 2)
+    workers = join_workers(timeout=LIMIT / 2)
     shape, build = shape_of(given)
     batches = feed(given, shape, workers)
     together = 32 if given.device == "gpu" else 1
@@ -111,7 +112,7 @@ def train(given: Namespace) -> dict[str, Any]:
         keras.utils.set_random_seed(0)
         model = build(shape, "int32", given.shard)
         compile_model(
-            model, OPTIMIZERS[given.optimizer](given.rate), workers=workers,
+            model, OPTIMIZERS[given.optimizer](0.05), workers=workers,
             precision=given.precision, steps_per_execution=together,
         )  # fmt: skip
         rows = given.batch * workers.size
@@ -131,7 +132,7 @@ def train(given: Namespace) -> dict[str, Any]:
         with traced() as (device, _):
             timed.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
         if workers.rank == 0 and device:
-            show_device(device, together, 16)
+            show_device(device, together)
     return {
         "ms a step": timed.seconds / (given.steps // together) / together * 1e3,
         "M samples/s": timed.rate / 1e6,
@@ -147,7 +148,7 @@ def train(given: Namespace) -> dict[str, Any]:
 
 def collectives(given: Namespace) -> list[dict[str, Any]]:
     """Milliseconds of each operation, as the worker that TF_CONFIG names."""
-    workers = join_workers(timeout=given.limit / 2)
+    workers = join_workers(timeout=LIMIT / 2)
     found = workers.collectives
     if found is None:
         raise SystemExit("Expected two workers or more. Received: one.")
@@ -208,11 +209,11 @@ def run(count: int, given: dict[str, Any]) -> list[Any]:
                 text=True,
             )
         )
-    until = time.monotonic() + given["limit"]
+    until = time.monotonic() + LIMIT
     try:
         texts = [each.communicate(timeout=until - time.monotonic())[0] for each in processes]
     except subprocess.TimeoutExpired:
-        raise SystemExit(f"Expected an end within {given['limit']} s. Received: none.") from None
+        raise SystemExit(f"Expected an end within {LIMIT} s. Received: none.") from None
     finally:
         for process in processes:
             process.kill()
@@ -224,8 +225,8 @@ def run(count: int, given: dict[str, Any]) -> list[Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Start the workers, or be one of them."""
-    defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1, "rate": 0.05}
-    defaults |= {"rows": 0, "gigabytes": 0.0, "limit": 300, "folder": Path("build/benchmarks")}
+    defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1}
+    defaults |= {"rows": 0, "gigabytes": 0.0, "folder": Path("build/benchmarks")}
     parser = options(__doc__, devices=True, **defaults)
     parser.add_argument("--workers", nargs="+", type=int, default=[2])
     parser.add_argument("--model", nargs="+", choices=MODELS, default=["mlp"])

@@ -16,7 +16,7 @@ with a GPU of its own, are compared with one process.
 Each contestant runs in a process of its own, so that peak memory is its own, and they take turns. On
 a machine that others use too, the seconds of all cores are the steadier measure.
 
-`--requests` fits to Criteo-like rows, and computes requests of several sizes in the numpy
+`--requests` fits to Criteo-like rows, and computes requests of two sizes in the numpy
 interpreter, which serves inside Triton's python backend.
 """
 
@@ -50,7 +50,7 @@ from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.polars.series import to_column
 
 NVTABULAR = Path(".venv-nvtabular/bin/python")
-SIZES = (1, 8, 64, 256, 1024, 2048, 16_384)
+SIZES = (1, 1024)
 Made = dict[str, Any]
 
 
@@ -263,31 +263,16 @@ def relative_difference(x: pl.Series, y: pl.Series) -> float:
 
 
 def measure_requests(rows: int, rounds: int) -> None:
-    """Print the median time of a request in the numpy interpreter, and with each step by itself."""
+    """Print the median time of a request in the numpy interpreter."""
     fitted = data.raw_clicks(max(rows, SIZES[-1]), np.random.default_rng(0))
     program = fold_tables(click_workflow().fit(fitted).remove_inputs("label").program)
-    runs = {
-        "steps of a kind together": NumpyInterpreter(program),
-        "each step alone": NumpyInterpreter(program, together=0),
-    }
+    run = NumpyInterpreter(program)
     table = []
     for size in SIZES:
         request = {name: to_column(fitted[name][:size]) for name in program.inputs}
-        calls = max(5, 100 * rounds // max(1, size // 64))
-
-        def work(run: NumpyInterpreter, request: Any = request) -> int:
-            run(request)
-            return 1
-
-        racers = [Contestant(name, partial(timed, partial(work, r)), 1) for name, r in runs.items()]
-        for racer in racers:  # one after the other: a server, too, calls one program alone
-            race([racer], calls)
-        together, alone = racers
-        table.append(
-            {"rows": size}
-            | {f"{racer.name}, us": racer.seconds * 1e6 for racer in racers}
-            | {"ratio": together.against(alone).median}
-        )
+        racer = Contestant("", partial(timed, partial(run, request), 1), 1)
+        race([racer], max(5, 100 * rounds // max(1, size // 64)))
+        table.append({"rows": size, "us": racer.seconds * 1e6})
     show(f"{len(program.inputs)} columns, {len(program.steps)} steps", table)
 
 

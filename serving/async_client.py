@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from serving.client import expect_headers, expect_retries, expect_seconds, not_copied
@@ -202,22 +201,13 @@ class AsyncEnsembleClient:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connection."""
         await self.close()
 
 
 def _connection_class(address: Address) -> type[AsyncGrpcConnection | AsyncHttpConnection]:
-    """The class that connects to an address.
-
-    Raises:
-        ClientError: aiohttp is not installed.
-    """
+    """The class that connects to an address."""
     if not address.scheme.startswith("http"):
         return AsyncGrpcConnection
     try:

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from serving.connection.address import Tls, parse_address
@@ -245,12 +244,7 @@ class EnsembleClient:
         """The connection itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connection."""
         self.close()
 

@@ -49,11 +49,7 @@ def of_other_versions(answers: Sequence[Inference]) -> list[int]:
 
 
 class VersionsError(ServerUnavailableError):
-    """Different versions of the model have answered the rows of one table.
-
-    Args:
-        versions: the version of each answer.
-    """
+    """Different versions of the model have answered the rows of one table."""
 
     def __init__(self, versions: Iterable[str]) -> None:
         super().__init__(

@@ -19,9 +19,6 @@ def make_canonical(folder: Path) -> None:
     Functions, operations in functions, and lookup tables are named by the order of their use. Names
     of signatures, inputs, outputs and variables stay. The fingerprint, which contains a random id, is
     removed.
-
-    Args:
-        folder: the folder of the SavedModel.
     """
     path = folder / "saved_model.pb"
     saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())

@@ -147,11 +147,7 @@ def recall(items: ItemVectors, queries: Array, places: Array) -> float:
 
 
 def _searching() -> Any:
-    """The module that also searches in the server.
-
-    Raises:
-        TrainingError: FAISS is not installed.
-    """
+    """The module that also searches in the server."""
     try:
         from triton_models.nearest_items import search  # noqa: PLC0415 - of an extra
     except ModuleNotFoundError as error:

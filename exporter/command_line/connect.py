@@ -162,11 +162,7 @@ def connected(name: str, connection: AnyServer) -> Iterator[EnsembleClient]:
 
 
 def _headers(words: list[str] | None) -> dict[str, str]:
-    """Headers from arguments; the values of some are in files.
-
-    Raises:
-        CommandError: an argument of another form, or a file that cannot be read.
-    """
+    """Headers from arguments; the values of some are in files."""
     headers = pairs(words, "--header") or {}
     for name, value in headers.items():
         if value.startswith("@"):

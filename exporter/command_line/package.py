@@ -68,9 +68,6 @@ def package_at(place: str) -> Package:
 def installed_package(distribution: Distribution) -> Package:
     """The package as it is installed here.
 
-    Args:
-        distribution: the installed package.
-
     Raises:
         CommandError: it came from a file or folder that is gone.
     """

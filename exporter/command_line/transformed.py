@@ -61,9 +61,6 @@ def _cluster_client(scheduler: str | None) -> Iterator[Any]:
 
     Args:
         scheduler: the address of the cluster's scheduler.
-
-    Raises:
-        CommandError: no scheduler answers there.
     """
     if scheduler is None:
         yield None

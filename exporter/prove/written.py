@@ -48,7 +48,9 @@ class WrittenModels:
 
     def __init__(self, plan: Plan, folders: Mapping[str, Path]) -> None:
         self.contract = contract_of(plan.published)
-        self._models = [(spec, _load(spec, folders[spec.name])) for spec in _answering(plan)]
+        self._models = [
+            (spec, _load(spec, folders[spec.name])) for spec in plan.steps or (plan.published,)
+        ]
 
     def answer(self, requests: Sequence[Tensors]) -> list[list[Tensors]]:
         """The answers to simultaneous requests: for each model in turn, one for each request.
@@ -68,10 +70,6 @@ class WrittenModels:
 def contract_of(spec: ModelSpec) -> Contract:
     """The input and output tensors of a model, as in its config."""
     return read_contract(parse_config(config_text(spec)))
-
-
-def _answering(plan: Plan) -> tuple[ModelSpec, ...]:
-    return plan.steps or (plan.published,)
 
 
 def _answer(spec: ModelSpec, call: Call, requests: Sequence[Tensors]) -> list[Tensors]:

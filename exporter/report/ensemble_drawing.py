@@ -104,12 +104,7 @@ class EnsembleDrawing(Drawn):
         return Diagram(self.config.name, boxes, arrows, noun="tensors")
 
     def _arrows(self, made: dict[str, tuple[int, Item]], answer: Iterable[Item]) -> list[Arrow]:
-        """Arrows from the maker to the takers of each of the ensemble's tensors.
-
-        Args:
-            made: the tensors in the request.
-            answer: the tensors in the answer.
-        """
+        """Arrows from the maker to the takers of each of the ensemble's tensors."""
         arrows = []
         for number, step in enumerate(self.config.ensemble_scheduling.step, 1):
             arrows += _carried(made, step.input_map.values(), number)

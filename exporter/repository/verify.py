@@ -63,14 +63,7 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
 
 
 def unchanged(stage: Path, repository: Path, name: str, version: int) -> Manifest | None:
-    """The manifest of the published version, if its files are those of a staged export.
-
-    Args:
-        stage: the staging folder.
-        repository: the model repository.
-        name: the published model.
-        version: the version in the staging folder.
-    """
+    """The manifest of the published version, if its files are those of a staged export."""
     try:
         published = published_version(repository, name)
         if published is None:

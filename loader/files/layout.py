@@ -180,10 +180,6 @@ def _sources(column: Any) -> Iterator[tuple[str, bool]]:
 def refuse_strings(layout: BatchLayout, framework: str) -> None:
     """Refuse columns that a framework has no tensors for.
 
-    Args:
-        layout: the columns.
-        framework: its name.
-
     Raises:
         LoaderError: a column of strings.
     """

@@ -294,11 +294,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 variable.assign(variable.numpy() + before)
 
     def _batches_a_step(self) -> int:
-        """One batch; or one for each replica, where `loader.distribute` feeds several.
-
-        Raises:
-            LoaderError: Keras would end epochs with the data.
-        """
+        """One batch; or one for each replica, where `loader.distribute` feeds several."""
         steps, usual = self.params["steps"], len(self._loader)
         if steps == usual or (steps is not None and self._trail.repeats):
             return 1

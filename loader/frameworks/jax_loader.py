@@ -108,11 +108,7 @@ def _cut(matrices: Sequence[Any], dtypes: Sequence[Sequence[tuple[str, str]]]) -
 
 
 def _expect_32_bits(layout: BatchLayout) -> None:
-    """Refuse integers of 64 bits, which JAX would cut on a GPU, where a check would wait for it.
-
-    Raises:
-        LoaderError: a column of them.
-    """
+    """Refuse integers of 64 bits, which JAX would cut on a GPU, where a check would wait for it."""
     for column in layout.columns:
         if column.type.dtype in ("int64", "uint64"):
             raise LoaderError(
@@ -124,11 +120,7 @@ def _expect_32_bits(layout: BatchLayout) -> None:
 
 
 def _in_32_bits(array: Any) -> Any:
-    """Numbers of 64 bits as JAX holds them.
-
-    Raises:
-        LoaderError: an integer that does not fit.
-    """
+    """Numbers of 64 bits as JAX holds them."""
     narrow = np.dtype(f"{array.dtype.kind}4")
     if array.dtype.kind != "f" and array.size:
         least, most = array.min(), array.max()

@@ -114,9 +114,6 @@ class MatrixColumn:
 class BatchFormat:
     """Assignment of a layout's columns to matrices.
 
-    Args:
-        layout: the columns of a batch.
-
     Raises:
         LoaderError: a column of strings or float16, which the GPU path does not carry.
     """

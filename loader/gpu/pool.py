@@ -15,12 +15,7 @@ from loader.order.mixing import Mixed
 
 
 class Pool:
-    """Chunks that have been read and have rows left. A read leaves memory with its last chunk.
-
-    Args:
-        dealer: deals batches.
-        chunks: all chunks by number.
-    """
+    """Chunks that have been read and have rows left. A read leaves memory with its last chunk."""
 
     def __init__(self, dealer: Dealer, chunks: Mapping[int, Chunk]) -> None:
         self._dealer = dealer

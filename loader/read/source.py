@@ -131,11 +131,7 @@ def open_data(
 
 
 def _expect_no_text(paths: Sequence[Any]) -> None:
-    """Refuse CSV, which has no row groups to shuffle and no types.
-
-    Raises:
-        LoaderError: names the file and how to make parquet of it.
-    """
+    """Refuse CSV, which has no row groups to shuffle and no types."""
     if (text := text_paths(paths)) is not None:
         raise LoaderError(
             f"Expected parquet, or a frame. Received: {text[0]}. Transform it, which writes parquet: "

@@ -49,7 +49,7 @@ def configure_tensorflow(
         return None
     if not 0 <= number < len(gpus):
         raise LoaderError(f"Expected device among 0 to {len(gpus) - 1}. Received: {number}.")
-    megabytes = amount if amount >= 1 else amount * _free_megabytes(number)
+    megabytes = amount if amount >= 1 else amount * _megabytes(number, "free")
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=megabytes)
     try:
         tf.config.set_visible_devices(gpus[number], "GPU")
@@ -103,10 +103,6 @@ def gpu_megabytes() -> float:
     limits = tf.config.get_logical_device_configuration(gpus[0]) or []
     allowed = [each.memory_limit for each in limits if each.memory_limit is not None]
     return float(allowed[0]) if allowed else _megabytes(0, "total")
-
-
-def _free_megabytes(device: int) -> float:
-    return _megabytes(device, "free")
 
 
 def _megabytes(device: int, kind: str) -> float:

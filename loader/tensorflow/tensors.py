@@ -59,11 +59,7 @@ class Transport(Protocol):
 
 
 class HostTransport:
-    """Transport of arrays in the machine's memory.
-
-    Args:
-        layout: the columns of a batch.
-    """
+    """Transport of arrays in the machine's memory."""
 
     device = "/cpu:0"
 

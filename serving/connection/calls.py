@@ -57,6 +57,10 @@ def read_answer(read: Callable[[Any], _Read], answer: Any) -> _Read:
 class Connection(ABC):
     """A connection to a server.
 
+    Each protocol's is made of the server's address, the headers that are sent with every call, and how
+    often a call that the server did not accept is repeated. A certificate that cannot be read raises
+    ClientError.
+
     Attributes:
         messages: the requests and answers of its protocol.
     """

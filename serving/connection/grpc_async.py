@@ -16,16 +16,7 @@ from serving.errors import ClientError
 
 
 class AsyncGrpcConnection(AsyncConnection):
-    """One channel to a server, bound to the event loop in which it was made.
-
-    Args:
-        address: the server's address.
-        headers: sent with every call.
-        retries: how often a call that the server did not accept is repeated.
-
-    Raises:
-        ClientError: a certificate that cannot be read.
-    """
+    """One channel to a server, bound to the event loop in which it was made."""
 
     messages = grpc_messages
 

@@ -16,16 +16,7 @@ from serving.errors import ClientError
 
 
 class GrpcConnection(Connection):
-    """One channel to a server, used for all calls.
-
-    Args:
-        address: the server's address.
-        headers: sent with every call.
-        retries: how often a call that the server did not accept is repeated.
-
-    Raises:
-        ClientError: a certificate that cannot be read.
-    """
+    """One channel to a server, used for all calls."""
 
     messages = grpc_messages
 

@@ -21,16 +21,7 @@ from serving.errors import ClientError, ServerUnavailableError, refusal
 
 
 class AsyncHttpConnection(AsyncConnection):
-    """Up to a hundred connections, bound to the event loop in which they were made.
-
-    Args:
-        address: the server's address.
-        headers: sent with every call.
-        retries: how often a call that the server did not accept is repeated.
-
-    Raises:
-        ClientError: a certificate that cannot be read.
-    """
+    """Up to a hundred connections, bound to the event loop in which they were made."""
 
     messages = http_messages
 

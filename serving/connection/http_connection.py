@@ -27,16 +27,7 @@ _PART = 1 << 20
 
 
 class HttpConnection(Connection):
-    """A pool of connections, as many as there were concurrent calls.
-
-    Args:
-        address: the server's address.
-        headers: sent with every call.
-        retries: how often a call that the server did not accept is repeated.
-
-    Raises:
-        ClientError: a certificate that cannot be read.
-    """
+    """A pool of connections, as many as there were concurrent calls."""
 
     messages = http_messages
 

@@ -38,9 +38,6 @@ class Regions:
     killed, Python's resource tracker frees them. A server refuses to give up a region while a
     request reads it, also one whose caller has stopped waiting. It is asked again when the next
     region is made, and by `close`.
-
-    Args:
-        connection: to the server.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -136,11 +133,7 @@ class Regions:
 
 
 class AsyncRegions:
-    """`Regions` for asyncio.
-
-    Args:
-        connection: to the server.
-    """
+    """`Regions` for asyncio."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -150,19 +143,9 @@ class AsyncRegions:
 
     @asynccontextmanager
     async def holding(
-        self,
-        tensors: Mapping[str, Array],
-        deadline: float,
+        self, tensors: Mapping[str, Array], deadline: float
     ) -> AsyncIterator[list[WireTensor]]:
-        """Write tensors to a region, reserved for the duration of a request.
-
-        Args:
-            tensors: by name.
-            deadline: the end of the request's time, in `time.monotonic()`.
-
-        Raises:
-            ClientError: no shared memory is left, or the server refuses it.
-        """
+        """See `Regions.holding`."""
         layout = _Positions(tensors)
         region = await self._take(layout.size, deadline)
         try:
@@ -285,11 +268,7 @@ class _Positions:
 
 
 def _create(size: int) -> SharedMemory:
-    """A new region.
-
-    Raises:
-        ClientError: no shared memory is left.
-    """
+    """A new region."""
     try:
         name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(8)}"
         return SharedMemory(name, create=True, size=max(_SMALLEST, 1 << (size - 1).bit_length()))

@@ -49,9 +49,6 @@ class Healer:
     A model that does not answer is loaded again with new processes, step by step of an ensemble. If
     that does not help, or if the server itself has ended or is stopped, it is started again. A model
     that answers others, though not the check, is left alone: see `expect_answer`.
-
-    Args:
-        patient: the server.
     """
 
     def __init__(self, patient: Patient) -> None:

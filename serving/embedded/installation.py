@@ -168,7 +168,10 @@ def prepare(
         if installation.wheel is not None:
             _check_interpreter(interpreter)
             _copy_wheel_backend(installation.wheel, interpreter, backends)
-            libraries = [*interpreter.libraries, str(_wheel_libraries(installation.wheel))]
+            libraries = [
+                *interpreter.libraries,
+                str(installation.wheel.parents[1] / "nvidia_pytriton.libs"),
+            ]
             environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
             _check_stub(backends / "python" / "triton_python_backend_stub", environment)
     if installation.wheel is None:
@@ -212,10 +215,6 @@ def _check_interpreter(interpreter: Interpreter) -> None:
             "its checkout there: move the checkout to a path of ASCII letters, or install the package "
             "without --editable."
         )
-
-
-def _wheel_libraries(wheel: Path) -> Path:
-    return wheel.parent.parent / "nvidia_pytriton.libs"
 
 
 def _copy_wheel_backend(wheel: Path, interpreter: Interpreter, backends: Path) -> None:

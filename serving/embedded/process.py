@@ -256,11 +256,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _plain_folder() -> Path:
-    """A folder for temporary files that the server can use.
-
-    Raises:
-        ServerError: there is none.
-    """
+    """A folder for temporary files that the server can use."""
     usual = Path(tempfile.gettempdir())
     for folder in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 - only where a folder is made
         if _is_plain(folder) and os.access(folder, os.W_OK | os.X_OK):
@@ -277,11 +273,7 @@ def _answers(port: int) -> bool:
 
 
 def _port(wanted: int | None) -> int:
-    """The wanted port, if it is free, or any free one.
-
-    Raises:
-        ServerError: it is taken, or no port at all.
-    """
+    """The wanted port, if it is free, or any free one."""
     if wanted is not None and (type(wanted) is not int or not 0 <= wanted <= _LAST_PORT):
         raise ServerError(
             f"Expected a port from 0, a free one, to {_LAST_PORT}. Received: {wanted!r}."

@@ -264,11 +264,7 @@ def _renamed(config: Any, names: Mapping[str, str]) -> Any:
 
 
 def _published(repository: Path, name: str) -> Any:
-    """The config of a published model.
-
-    Raises:
-        ServerError: there is none, or it is not an export's.
-    """
+    """The config of a published model."""
     path = repository / name / CONFIG
     config = read_config(path.parent) if path.is_file() else None
     versions = () if config is None else config.version_policy.specific.versions
@@ -283,11 +279,7 @@ def _published(repository: Path, name: str) -> Any:
 def _expect_whole(
     repository: Path, name: str, version: int, steps: tuple[str, ...]
 ) -> list[GoldenAnswer]:
-    """Compare all files with the manifest before a server reads any; returns the golden rows.
-
-    Raises:
-        ServerError: a file is missing or changed.
-    """
+    """Compare all files with the manifest before a server reads any; returns the golden rows."""
     folder = repository / name / str(version)
     try:
         manifest = unsealed((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import measure, scaling_files, scaling_width
-from benchmarks.scaling_width import CASES, MOST_EXPONENT, NOISE, SIZES, exponent_of
+from benchmarks.scaling_costs import exponent_of
+from benchmarks.scaling_width import CASES, MOST_EXPONENT, NOISE, SIZES
 
 
 def costs(exponent: float) -> list[float]:
@@ -16,13 +17,13 @@ def costs(exponent: float) -> list[float]:
 
 @pytest.mark.parametrize("exponent", [0.5, 1, 2])
 def test_the_exponent_is_that_of_what_lies_beyond_the_start_up(exponent):
-    assert exponent_of(SIZES, costs(exponent)) == pytest.approx(exponent)
+    assert exponent_of(SIZES, costs(exponent), NOISE) == pytest.approx(exponent)
     assert (exponent > MOST_EXPONENT) == (exponent == 2)
 
 
 def test_what_lies_within_the_noise_has_no_exponent():
-    assert exponent_of(SIZES, [1, 1, 1, 1, 1 + 0.9 * NOISE]) is None
-    assert exponent_of(SIZES, [1, 0.9, 0.8, 0.7, 2]) is None
+    assert exponent_of(SIZES, [1, 1, 1, 1, 1 + 0.9 * NOISE], NOISE) is None
+    assert exponent_of(SIZES, [1, 0.9, 0.8, 0.7, 2], NOISE) is None
 
 
 @pytest.mark.parametrize("case", CASES)

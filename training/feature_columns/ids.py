@@ -198,11 +198,7 @@ def _expect_single(column: Any, values: Sequence[Expression]) -> None:
 
 
 def _expect(values: Expression, column: Any, *, integers: bool) -> None:
-    """Refuse data of another kind than the column's dtype.
-
-    Raises:
-        ExpressionError: names the column, both kinds and the remedy.
-    """
+    """Refuse data of another kind than the column's dtype."""
     kind = values.type.kind
     if kind not in (("int", "uint") if integers else ("string",)):
         wanted = "integers" if integers else "strings"

@@ -221,11 +221,7 @@ class EmbeddingCollection(RecordsFits, metaclass=OwnNames):
 def _check_combiners(
     combiner: str | Mapping[str, str], columns: Iterable[str]
 ) -> str | dict[str, str]:
-    """One combiner for all columns, or one for each.
-
-    Raises:
-        TrainingError: an unknown combiner, or not one for each column.
-    """
+    """One combiner for all columns, or one for each."""
     if not isinstance(combiner, Mapping):
         return check_combiner(combiner)
     if combiner.keys() != set(columns):
@@ -239,11 +235,7 @@ def _check_combiners(
 def _check_shared(
     shared: Mapping[str, str], sizes: Mapping[str, tuple[int, int]], combiner: str | dict[str, str]
 ) -> dict[str, str]:
-    """The columns without a table of their own, each with the column whose table it shares.
-
-    Raises:
-        TrainingError: an unknown column, one whose own table is shared, or two that differ.
-    """
+    """The columns without a table of their own, each with the column whose table it shares."""
     for name, owner in shared.items():
         known = name in sizes and owner in sizes and owner not in shared
         combiners = combiner if isinstance(combiner, dict) else {}

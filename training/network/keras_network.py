@@ -25,10 +25,6 @@ from workflow.wire.request_rules import VALUES
 class KerasNetwork:
     """A Keras model in memory.
 
-    Args:
-        model: the model.
-        columns: as in `name_inputs`.
-
     Raises:
         TrainingError: its inputs or outputs cannot be served under names, its outputs differ from
             its declaration, or it needs this process's Python code.

@@ -19,10 +19,6 @@ KINDS = (
 def as_network(model: Any, columns: Mapping[str, Any] | None = None) -> Network:
     """Make a network of a model of any kind, or of the path of one.
 
-    Args:
-        model: the model.
-        columns: as in `name_inputs`.
-
     Raises:
         TrainingError: there is no model at the path, a SavedModel or an ONNX model that cannot be
             served, or columns for inputs that it lacks; a Keras model that cannot be served.

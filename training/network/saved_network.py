@@ -36,9 +36,6 @@ class SavedNetwork:
     It is not a Keras model, but has the attributes that a proof of parity needs, by its own names:
     `inputs`, `input` and `predict_on_batch`.
 
-    Args:
-        path: its folder.
-
     Raises:
         TrainingError: TensorFlow cannot load it, it lacks the signature `serving_default`, or that
             signature's tensors cannot be served.

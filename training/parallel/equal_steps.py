@@ -14,11 +14,7 @@ from training.parallel.workers import Workers
 
 
 class EqualSteps:
-    """A comparison of all workers' epochs and rows of a batch, which fails if they differ.
-
-    Args:
-        workers: several workers.
-    """
+    """A comparison of all workers' epochs and rows of a batch, which fails if they differ."""
 
     def __init__(self, workers: Workers) -> None:
         if workers.collectives is None:

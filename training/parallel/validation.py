@@ -16,9 +16,6 @@ class FirstValidation(keras.callbacks.Callback):
 
     These may end the run, or change the learning rate. GPUs add in no fixed order, so each worker's
     own metrics would differ in the last digits, and one worker would train on without the others.
-
-    Args:
-        workers: several workers.
     """
 
     def __init__(self, workers: Workers) -> None:

@@ -153,11 +153,7 @@ def _connected() -> tf.distribute.Strategy:
 
 
 def _addresses(text: str | None) -> tuple[list[str], list[str]]:
-    """The addresses of the chief and of the workers in TF_CONFIG.
-
-    Raises:
-        TrainingError: not as TensorFlow defines it.
-    """
+    """The addresses of the chief and of the workers in TF_CONFIG."""
     try:
         config = json.loads(text or "{}")
         cluster, task = config.get("cluster") or {}, config.get("task")

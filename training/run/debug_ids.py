@@ -50,10 +50,6 @@ def uncast(model: keras.Model, data: Any) -> Any:
 
     The cast turns an int64 id beyond int32 into some other id, which no layer can detect. Data that
     is not a `tf.data.Dataset` is returned unchanged.
-
-    Args:
-        model: the model to train.
-        data: as for `train`.
     """
     inputs = getattr(model, "input", None)
     if not (isinstance(data, tf.data.Dataset) and isinstance(inputs, Mapping)):

@@ -21,6 +21,10 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 )
 
 
+# Steps between two values of `batch_loss`.
+_EVERY = 100
+
+
 class EventLog(keras.callbacks.Callback):
     """TensorBoard's curves, written: the loss within epochs, and each metric after each epoch.
 
@@ -31,13 +35,12 @@ class EventLog(keras.callbacks.Callback):
     Args:
         folder: folder of the event files; existing files stay.
         watch: knows steps, rows and seconds; precedes this callback in the list.
-        every: steps between two values of `batch_loss`.
 
     Raises:
         TrainingError: the folder cannot be made, or later not be written.
     """
 
-    def __init__(self, folder: str | Path, watch: Watch, every: int = 100) -> None:
+    def __init__(self, folder: str | Path, watch: Watch) -> None:
         super().__init__()
         self._folder = Path(folder)
         try:  # now, rather than after an epoch
@@ -47,7 +50,6 @@ class EventLog(keras.callbacks.Callback):
                 f"Expected tensorboard as a folder to write to. Received: {error}."
             ) from error
         self._watch = watch
-        self._every = every
         self._writers: dict[str, Any] = {}
         self._first = 0
 
@@ -57,7 +59,7 @@ class EventLog(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Write the mean loss of the epoch so far, every few steps."""
-        if (batch + 1) % self._every < self.model.steps_per_execution:
+        if (batch + 1) % _EVERY < self.model.steps_per_execution:
             step = self._first + self._watch.step - 1
             self._write("train", step, {"batch_loss": (logs or {})["loss"]})
 

@@ -17,11 +17,6 @@ def check_softmax(
 ) -> Sequence[Any] | Mapping[str, Sequence[Any]] | None:
     """Check that a model of `models.two_tower(softmax=...)` is trained with `SoftmaxLoss`.
 
-    Args:
-        model: the model to train.
-        loss: the loss or its name.
-        metrics: as for `train`.
-
     Returns:
         The metrics; none instead of `train`'s usual ones, which are of probabilities.
 

@@ -24,10 +24,6 @@ def check_tables(model: keras.Model, data: Any) -> None:
     Only a loader knows a schema; it is the `_schema.json` that `transform_to_parquet` writes, or
     its argument. Tables whose ids the model computes from a column are not compared.
 
-    Args:
-        model: the model to train.
-        data: as for `train`.
-
     Raises:
         TrainingError: a table has fewer rows than its column has ids.
     """

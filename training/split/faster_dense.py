@@ -93,12 +93,7 @@ def concatenated(tensor: tf.Tensor) -> list[tf.Tensor]:
 
 
 def faster_dense(layer: Any, xla: bool) -> type[keras.layers.Dense] | None:
-    """The class that computes faster than Keras' own dense layer, if there is one.
-
-    Args:
-        layer: any built layer.
-        xla: whether XLA compiles it.
-    """
+    """The class that computes faster than Keras' own dense layer, if there is one."""
     if (
         type(layer) is not keras.layers.Dense
         or layer.quantization_mode is not None

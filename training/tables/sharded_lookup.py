@@ -105,11 +105,7 @@ class LookedOnCpu:
     travel: Travel
 
     def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
-        """The gradient of this worker's part, from all workers.
-
-        Args:
-            upstream: gradient of `vectors`. Each worker's counts as one of the mean over workers.
-        """
+        """As that of `LookedOnGpu`."""
         if isinstance(upstream, tf.IndexedSlices):
             rows = tf.shape(self.vectors)[0]
             upstream = summed_by_place(upstream.values, upstream.indices, rows)
@@ -245,11 +241,7 @@ def gradients_of_tables(
 
 
 class Travel:
-    """An all-to-all exchange of rows, which are padded to the longest of all workers.
-
-    Args:
-        collectives: all workers.
-    """
+    """An all-to-all exchange of rows, which are padded to the longest of all workers."""
 
     _KINDS = ("rows", "vectors", "gradients")
 
@@ -288,10 +280,6 @@ class ShardedLookup:
     On CPUs a row that a worker needs several times travels once, and so does the sum of its
     gradients. A GPU would wait for the host with each number of distinct rows: there all workers
     receive the rows of all, and a vector is the sum of what each of them holds of it.
-
-    Args:
-        collectives: all workers.
-        layout: of the table.
     """
 
     def __init__(self, collectives: Collectives, layout: Layout) -> None:

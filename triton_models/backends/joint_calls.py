@@ -159,11 +159,7 @@ def _joint_key(request: Tensors, ragged: Collection[str]) -> Any:
 
 
 def _join(tensors: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Concatenate tensors, padding narrower ones.
-
-    Raises:
-        RequestError: most of the result would be padding.
-    """
+    """Concatenate tensors, padding narrower ones."""
     shapes = {tensor.shape[1:] for tensor in tensors}
     if len(shapes) > 1:
         elements = sum(tensor.size for tensor in tensors)

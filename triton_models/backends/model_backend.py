@@ -241,12 +241,6 @@ def check_config(
 ) -> None:
     """Validate a config against the model: names, dtypes and shapes. Outputs may be omitted.
 
-    Args:
-        config: the model's config.
-        inputs: the model's inputs.
-        outputs: the model's outputs.
-        flattens: see `ModelBackend.flattens`.
-
     Raises:
         ConfigError: names both sides.
     """

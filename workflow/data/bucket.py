@@ -232,11 +232,7 @@ def store_reason(error: BaseException) -> str:
 
 
 def _library() -> Any:
-    """The library obstore, which only paths with a scheme need.
-
-    Raises:
-        WorkflowError: it is not installed.
-    """
+    """The library obstore, which only paths with a scheme need."""
     try:
         import obstore.exceptions  # noqa: PLC0415 - it is optional
         import obstore.store  # noqa: PLC0415

@@ -43,10 +43,6 @@ def column_facts(source: Source, columns: Schema) -> tuple[int, dict[str, Column
 
     Of many files, some are read, evenly distributed, and the result describes these.
 
-    Args:
-        source: the data.
-        columns: its columns.
-
     Example:
         >>> ages = Schema([ColumnSchema("age", "int64")])
         >>> column_facts(Source.of({"age": [31, None, 7]}), ages)

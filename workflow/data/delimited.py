@@ -401,11 +401,7 @@ def _separator(path: Path) -> str:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn errors of reading a file into ours.
-
-    Raises:
-        WorkflowError: names the file and, if it is known, the line.
-    """
+    """Turn errors of reading a file into ours."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -428,11 +424,7 @@ def _bytes(path: Path) -> IO[bytes]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each record, and the number of its last line; lines are those of Polars.
-
-    Raises:
-        WorkflowError: quotes or line ends are wrong; names the line.
-    """
+    """The fields of each record, and the number of its last line; lines are those of Polars."""
     with io.TextIOWrapper(_bytes(path), encoding="utf-8-sig", newline="\n") as file:
         reader = csv.reader(file, delimiter=_separator(path), strict=True)
         try:
@@ -464,11 +456,7 @@ def _header(path: Path) -> tuple[str, ...]:
 
 
 def _expect_lines(path: Path, fields: int) -> None:
-    """Refuse lines with another number of fields; Polars fills short ones with nulls.
-
-    Raises:
-        WorkflowError: names file and line.
-    """
+    """Refuse lines with another number of fields; Polars fills short ones with nulls."""
     line = pl.col("line")
     found = line.str.replace_all('"[^"]*"', "").str.count_matches(_separator(path), literal=True)
     odd = (found != fields - 1) | line.str.count_matches('"', literal=True).mod(2).ne(0)

@@ -38,10 +38,6 @@ def is_url(path: Any) -> bool:
 def expect_local(path: Any, error: type[Exception] = WorkflowError) -> None:
     """Refuse the path of an object where files are written or loaded.
 
-    Args:
-        path: the path.
-        error: the error's type.
-
     Raises:
         Exception: `error`; the path begins with a scheme.
     """
@@ -69,9 +65,6 @@ def expect_whole(path: Any) -> None:
 
 class Objects:
     """The object stores of one call, where each folder is listed once.
-
-    Args:
-        options: `storage_options` of the call.
 
     Raises:
         WorkflowError: they are not a dict by names, or a value has another type than the store takes.

@@ -30,7 +30,7 @@ class Listing:
         children: dict[str, set[str]] = defaultdict(set)
         for key in (*objects, *folders):
             path = key
-            while path and path not in children[parent := _parent(path)]:
+            while path and path not in children[parent := path.rpartition("/")[0]]:
                 children[parent].add(path)
                 path = parent
         self.children = dict(children)
@@ -226,10 +226,6 @@ def for_each(call: Callable[[T], object], items: Sequence[T]) -> None:
             waiting.result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _parent(key: str) -> str:
-    return key.rpartition("/")[0]
 
 
 def last_name(key: str) -> str:

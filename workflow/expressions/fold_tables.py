@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workflow.schema.column import Array, Column, Strings
-from workflow.schema.dtypes import DTYPES
+from workflow.schema.column import Column, Strings
 
 from .language.types import Type
 from .language.verbs import VERBS
+from .numpy.interpreter import constant_of
 from .numpy.verbs import PREPARE
 from .program.program import Program, Step
 
@@ -42,9 +42,6 @@ def fold_tables(program: Program) -> Program:
     """Apply a program's verbs on the values of a constant table to the table itself.
 
     Folding a program again changes nothing.
-
-    Args:
-        program: any program.
 
     Returns:
         A program with the same inputs, outputs and results, and no more steps.
@@ -82,7 +79,8 @@ def _take(program: Program, step: Step, taken: Mapping[int, _Taken]) -> _Taken |
     if not _may_fold(step, takes):
         return None
     columns = [
-        taken[o].table if o in taken else Column(_constant(program.steps[o])) for o in step.operands
+        taken[o].table if o in taken else Column(constant_of(program.steps[o]))
+        for o in step.operands
     ]
     made = _run(step, [program.steps[o].type for o in step.operands], columns)
     return None if made is None else _Taken(takes[0].positions, made)
@@ -111,10 +109,6 @@ def _run(step: Step, types: Sequence[Type], columns: Sequence[Column]) -> Column
         none = np.ones(len(values), bool) if valid is None else valid
         valid = none if step.type.nullable else None
     return Column(Strings.of(values) if values.dtype == object else values, valid, made.lengths)
-
-
-def _constant(step: Step) -> Array:
-    return np.array(step.parameters["value"], DTYPES[step.type.dtype].numpy)
 
 
 def _rebuild(program: Program, taken: Mapping[int, _Taken]) -> Program:

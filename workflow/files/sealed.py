@@ -26,10 +26,6 @@ def sealed(document: Mapping[str, Any]) -> bytes:
 def unsealed(text: bytes, where: str) -> dict[str, Any]:
     """The document in a text from `sealed`.
 
-    Args:
-        text: the whole file.
-        where: its path, for errors.
-
     Raises:
         FormatError: not a JSON object with a checksum, or a text that does not match its checksum.
     """

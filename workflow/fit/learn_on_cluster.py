@@ -71,9 +71,6 @@ class Held:
     They travel in Arrow's format, in buffers that Dask sends as they are: a pickle of Polars' frames takes
     2.6 times as long (46 MB on two shared cores of an AMD EPYC, 2026-11-25).
 
-    Args:
-        tables: the tables.
-
     Example:
         >>> Held({(0, "city"): pl.DataFrame({"a": [1, 2, 3]})}).__sizeof__() >= 24
         True

@@ -50,9 +50,6 @@ class Reading:
     def partial(self, frame: pl.LazyFrame) -> dict[str, pl.LazyFrame]:
         """The operator's tables for some rows; tables of cut columns count positions.
 
-        Args:
-            frame: the outputs of `program`.
-
         Raises:
             WorkflowError: the operator does not support its columns.
         """
@@ -64,11 +61,7 @@ class Reading:
         return dict(self.operator.partial(frame, self.program.output_schema))
 
     def of_elements(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.LazyFrame]:
-        """The tables that count positions, converted to tables that count elements.
-
-        Args:
-            tables: all tables of the operator.
-        """
+        """The tables that count positions, converted to tables that count elements."""
         counted = self.operator.counted_lists(self.columns)
         whole = {name: table.lazy() for name, table in tables.items()}
         for column, cut in self.cuts.items():

@@ -102,10 +102,6 @@ def held_to(table: Source, inputs: Schema) -> pl.LazyFrame:
 def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
     """A frame with integers in columns of integers, even if they came as floats.
 
-    Args:
-        frame: frame of columns of numbers.
-        columns: the wanted schema.
-
     Returns:
         The frame itself if there are no such floats.
 

@@ -45,10 +45,6 @@ def topological(output: Node) -> list[Node]:
 def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> list[str]:
     """The columns of the data that a graph selects.
 
-    Args:
-        nodes: the graph.
-        tags: the existing columns, with the tags of each.
-
     Raises:
         WorkflowError: a column is missing, or none has a tag.
 
@@ -67,9 +63,6 @@ def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> 
 
 class Resolution:
     """Columns of a graph's nodes, computed one by one, parents before children.
-
-    Args:
-        inputs: the columns of the data.
 
     Example:
         >>> from workflow import ColumnSchema

@@ -110,7 +110,7 @@ class Selection:
         tagged = [
             (name,)
             for name, tags in (columns.items() if self.every or self.tags else ())
-            if self.every or not self._without(tags)
+            if self.every or any(tag in tags for tag in self.tags)
         ]
         if self.tags and not tagged:
             have = [f"{name} ({', '.join(tags) or 'no tag'})" for name, tags in columns.items()]
@@ -119,9 +119,6 @@ class Selection:
             )
         together = [tuple(names_of(group.pick(columns, where))) for group in self.subgroups]
         return tuple(dict.fromkeys([*self.groups, *tagged, *together]))
-
-    def _without(self, tags: Collection[str]) -> bool:
-        return not any(tag in tags for tag in self.tags)
 
     def __str__(self) -> str:
         tags = [f"tag {tag}" for tag in self.tags] + ([EVERY] if self.every else [])

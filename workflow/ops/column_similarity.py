@@ -182,11 +182,7 @@ def _state(side: str, table: pl.DataFrame) -> dict[str, Column]:
 
 
 def _tables(state: State) -> list[pl.DataFrame]:
-    """The table of each side; the same table twice if there is one.
-
-    Raises:
-        WorkflowError: the state does not contain such tables.
-    """
+    """The table of each side; the same table twice if there is one."""
     sides = ["left", "right"] if any(name.startswith("right.") for name in state) else ["left"]
     if state.keys() != {f"{side}.{part}" for side in sides for part in PARTS}:
         raise WorkflowError(f"Expected tables of features. Received: {', '.join(state) or 'none'}.")

@@ -189,11 +189,7 @@ class JoinExternal(Operator):
         return state | time_state(times | {p: schema[n].time for p, n in parts.items()})
 
     def _distinct(self, table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """The table with each key once.
-
-        Raises:
-            WorkflowError: a key occurs more than once, and is not to be dropped.
-        """
+        """The table with each key once."""
         if self.drop_duplicates_ext:
             return table.unique(keys, keep="first", maintain_order=True)
         if table.n_unique(subset=keys) == table.height:
@@ -271,11 +267,7 @@ def _with_whole_keys(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def _expect_alike(own: ColumnSchema, key: ColumnSchema) -> None:
-    """Refuse keys of another kind than the data's, which would match nothing.
-
-    Raises:
-        WorkflowError: names both columns, and the remedy.
-    """
+    """Refuse keys of another kind than the data's, which would match nothing."""
     number = ("int", "uint", "float")
     have, want = ("number" if c.info.kind in number else c.info.kind for c in (key, own))
     require(
@@ -301,11 +293,7 @@ def _nan_to_null(series: pl.Series) -> pl.Series:
 
 
 def _expect_table(state: State, keys: Sequence[str]) -> int:
-    """The number of rows of the table in a state.
-
-    Raises:
-        WorkflowError: the state has no table for these keys.
-    """
+    """The number of rows of the table in a state."""
     needed = key_state_names(KEY, keys)
     columns = [name for name in state if name.startswith("column.")]
     times = {f"{TIME}{name}" for name in (*needed, *columns)}

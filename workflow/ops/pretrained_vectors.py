@@ -144,11 +144,7 @@ class PretrainedVectors(Operator):
 
 
 def _expect_known(name: str, seen: pl.Series, read: Vectors) -> None:
-    """Refuse values of which none has a vector.
-
-    Raises:
-        WorkflowError: names some values and some ids.
-    """
+    """Refuse values of which none has a vector."""
     values = seen if seen.dtype == pl.String else seen.cast(pl.Int128)
     if read.ids is None:
         found = values.is_between(0, len(read.matrix) - 1)
@@ -165,11 +161,7 @@ def _expect_known(name: str, seen: pl.Series, read: Vectors) -> None:
 
 
 def _expect_vectors(state: State) -> tuple[Column, int]:
-    """The vectors of a state, and their width.
-
-    Raises:
-        WorkflowError: the state is of another operator.
-    """
+    """The vectors of a state, and their width."""
     column = state.get(_VECTORS)
     lengths = None if column is None else column.lengths
     require(

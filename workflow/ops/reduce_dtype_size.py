@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -72,7 +72,8 @@ class ReduceDtypeSize(Operator):
         """The least and the greatest value of each column of integers."""
         return {
             c.name: ends(flat_values(frame, c.name, is_list=c.is_list), c.name)
-            for c in _integers(columns)
+            for c in columns.columns
+            if c.info.is_integer
         }
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
@@ -119,10 +120,6 @@ def _ends(name: str, domain: Any) -> list[int]:
         f'Expected the domain of column {name!r} as {{"min": ..., "max": ...}}. Received: {domain!r:.100}.',
     )
     return ends
-
-
-def _integers(columns: Schema) -> Iterable[ColumnSchema]:
-    return (column for column in columns.columns if column.info.is_integer)
 
 
 def _narrowest(column: ColumnSchema, values: list[int]) -> str:

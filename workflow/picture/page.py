@@ -14,10 +14,6 @@ body { margin: 1.5rem; background: #fff; color: #1b1f24 }
 def as_page(title: str, body: str) -> str:
     """A page without other files.
 
-    Args:
-        title: text for the window.
-        body: the content, as markup.
-
     Example:
         >>> as_page("a<b", "").count("a&lt;b")
         1

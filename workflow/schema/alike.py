@@ -32,10 +32,6 @@ def did_you_mean(wanted: Iterable[object], known: Iterable[object]) -> str:
 def rename_advice(missing: Iterable[object], have: Iterable[object]) -> str:
     """Advice for an error about columns that data lacks; empty if no column resembles one of them.
 
-    Args:
-        missing: the missing columns.
-        have: the columns of the data.
-
     Returns:
         The advice with a space before it.
 

@@ -61,10 +61,6 @@ def decode_group(group: Group, requests: Sequence[Mapping[str, Array]]) -> dict[
 def encode_group(group: Group, columns: Mapping[str, Column]) -> dict[str, Array]:
     """The tensors (N, 1) that carry the columns of a group, all of N rows.
 
-    Args:
-        group: one of `groups_of`.
-        columns: the columns by name.
-
     Raises:
         SchemaError: as in `encode`.
 

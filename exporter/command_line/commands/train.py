@@ -267,11 +267,7 @@ def train(
 def _expect_made_by(
     workflow: Path, own: Schema, path: str, connection: Mapping[str, str] | None
 ) -> None:
-    """Refuse data beside which a schema says that another workflow has made it.
-
-    Raises:
-        CommandError: names the first column that differs.
-    """
+    """Refuse data beside which a schema says that another workflow has made it."""
     from loader.read.source import open_data  # noqa: PLC0415 - so that help is shown at once
 
     beside = open_data([path], None, connection).schema

@@ -31,10 +31,6 @@ def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
 def with_opsets(model: onnx.ModelProto, least: Mapping[str, int]) -> onnx.ModelProto:
     """The model with operations of some versions, or of its own if these are newer.
 
-    Args:
-        model: the model.
-        least: the versions by domain.
-
     Raises:
         ExportError: an operation has another meaning in the newer version.
     """

@@ -6,7 +6,6 @@ the joined table determines the vector. So it is with a joined number that is fi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from exporter.write.onnx.facts import Facts
 from exporter.write.onnx.model import OnnxModel, Table, prune, taken_inside
+from training.network.onnx_session import open_session
 
 # Larger tables are not made.
 MOST_BYTES = 64_000_000
@@ -183,9 +183,6 @@ def _results(model: OnnxModel, region: _Region) -> Results:
 def _session(model: OnnxModel, region: _Region) -> Any:
     """A function from results of the lookup to the exits."""
     used = {name for node in region.nodes for name in node.input}
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime  # noqa: PLC0415 - planning does without
-
     graph = helper.make_graph(
         region.nodes,
         "region",
@@ -196,11 +193,7 @@ def _session(model: OnnxModel, region: _Region) -> Any:
     proto = helper.make_model(
         graph, opset_imports=model.proto.opset_import, ir_version=model.proto.ir_version
     )
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = open_session(proto.SerializeToString())
     return lambda rows: dict(
         zip(region.exits, session.run(None, {region.source: rows.reshape(-1, 1)}), strict=True)
     )

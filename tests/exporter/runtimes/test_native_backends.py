@@ -82,14 +82,13 @@ def test_padded_lists_have_the_shape_that_the_native_tensorflow_backend_expects(
 TOLD = """
 import os, sys
 from training.network.onnx_session import open_session
-from workflow.expressions.onnx import OnnxInterpreter
 
 sys.modules["triton_python_backend_utils"] = sys
 
 def backend():
     import triton_models.backends.onnxruntime.model
 
-for start in (lambda: open_session(b""), lambda: OnnxInterpreter(None), backend):
+for start in (lambda: open_session(b""), backend):
     os.environ.pop("ORT_DISABLE_TELEMETRY", None)
     try:
         start()
@@ -99,7 +98,7 @@ for start in (lambda: open_session(b""), lambda: OnnxInterpreter(None), backend)
 
 
 def test_onnxruntime_is_told_not_to_report_its_use_before_it_is_imported(tmp_path):
-    """Answers of the exporter, the interpreter and our backend, in whichever process they run."""
+    """Answers of the exporter and of our backend, in whichever process they run."""
     fake = tmp_path / "onnxruntime.py"
     fake.write_text("import os\nraise SystemExit(os.environ['ORT_DISABLE_TELEMETRY'])\n")
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
@@ -110,4 +109,4 @@ def test_onnxruntime_is_told_not_to_report_its_use_before_it_is_imported(tmp_pat
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ["1", "1", "1"], done.stderr
+    assert done.stdout.split() == ["1", "1"], done.stderr

@@ -208,11 +208,7 @@ def _whole_tensorflow() -> Any:
 
 
 def _read(folder: Path, tag: str) -> Any:
-    """The MetaGraphDef with a tag.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The MetaGraphDef with a tag."""
     saved, binary = saved_model_pb2.SavedModel(), folder / "saved_model.pb"
     try:
         if binary.is_file():

@@ -63,7 +63,7 @@ class NumpyInterpreter:
             if s.verb == "source"
         ]
         self._start: list[Any] = [
-            Column(_constant(s)) if s.verb == "constant" else None for s in steps
+            Column(constant_of(s)) if s.verb == "constant" else None for s in steps
         ]
 
     def __call__(self, columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -83,11 +83,7 @@ class NumpyInterpreter:
         return {c.name: _spread(results[step], rows) for c, step in self.program.outputs}
 
     def results(self, columns: Mapping[str, Column]) -> list[Column]:
-        """Compute all steps; those whose results only a group reads have none.
-
-        Args:
-            columns: as in a call.
-        """
+        """Compute all steps; those whose results only a group reads have none."""
         slots = self._start + [None] * len(self._together)
         rows = 0
         for number, name, is_float in self._sources:
@@ -111,7 +107,8 @@ def _joint(group: Group, steps: Sequence[Step], functions: Mapping[int, Function
     return lookup_lanes([steps[n] for n in group.steps], [functions[n] for n in group.steps])
 
 
-def _constant(step: Step) -> Array:
+def constant_of(step: Step) -> Array:
+    """The value of a step that is a constant."""
     return np.array(step.parameters["value"], DTYPES[step.type.dtype].numpy)
 
 

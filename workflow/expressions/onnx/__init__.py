@@ -6,7 +6,6 @@ The only part of `workflow` that imports onnx; import it only where ONNX is need
 from .checks import Rows
 from .float64 import ROUNDING_OPTIMIZERS, keep_float64
 from .graph import IR_VERSION, OPSET
-from .interpreter import OnnxInterpreter
 from .wire import OUTPUT_SUFFIX, WIDTHS_SUFFIX, expect_fits, save_onnx, to_onnx
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "OUTPUT_SUFFIX",
     "ROUNDING_OPTIMIZERS",
     "WIDTHS_SUFFIX",
-    "OnnxInterpreter",
     "Rows",
     "expect_fits",
     "keep_float64",

@@ -17,11 +17,6 @@ from .verbs import EMIT
 def emit(graph: Graph, program: Program, sources: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Add a program to a graph.
 
-    Args:
-        graph: the graph to extend.
-        program: the program.
-        sources: the tensors of its inputs.
-
     Returns:
         The tensors of its outputs, each with all rows.
 

@@ -17,9 +17,6 @@ def with_narrow_lookups(program: Program) -> Program:
 
     A cast of a lookup, or of a lookup whose nulls are filled, takes as long as the lookup.
 
-    Args:
-        program: any program.
-
     Example:
         >>> from workflow import Workflow, ops
         >>> ids = ["user"] >> ops.Categorify(dtype="int32")

@@ -36,9 +36,6 @@ def cut_lists(program: Program) -> dict[str, SplitAtLookup]:
 
     Scalars are left unchanged: counting values is as fast as counting positions.
 
-    Args:
-        program: any program.
-
     Example:
         >>> import polars as pl
         >>> from workflow import Workflow, ops

@@ -46,11 +46,7 @@ def _rows(positions: TensorColumn, size: int) -> tuple[Any, Any]:
 
 
 class GatherScalars(tf.Module):  # type: ignore[misc]
-    """Rows of a table of scalars.
-
-    Args:
-        table: a scalar column.
-    """
+    """Rows of a table of scalars."""
 
     def __init__(self, table: Column) -> None:
         super().__init__()
@@ -69,11 +65,7 @@ class GatherScalars(tf.Module):  # type: ignore[misc]
 
 
 class GatherLists(tf.Module):  # type: ignore[misc]
-    """Rows of a table of lists.
-
-    Args:
-        table: a list column.
-    """
+    """Rows of a table of lists."""
 
     def __init__(self, table: Column) -> None:
         super().__init__()

@@ -10,12 +10,13 @@ import onnx
 import pytest
 from movie_rows import make_workflow, program_of
 from onnx_serving import load, program_over, serve_program
+from run_onnx import OnnxInterpreter
 
 from workflow import Workflow
 from workflow.expressions.language.tree import call, constant, source
 from workflow.expressions.language.types import Type
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
-from workflow.expressions.onnx import OnnxInterpreter, save_onnx, to_onnx, wire
+from workflow.expressions.onnx import save_onnx, to_onnx, wire
 from workflow.expressions.program.program import build
 from workflow.schema.column import Column
 from workflow.schema.dtypes import DTYPES, SchemaError
