@@ -247,3 +247,35 @@ def test_rows_of_a_table_change_the_same_on_both_devices(make_optimizer):
     expected, received = map(table, devices())
     assert not np.array_equal(expected, np.ones_like(expected))
     np.testing.assert_allclose(received, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_keras_own_step_and_predictions_take_lists(load):
+    """Keras compiles by XLA what it takes for compilable, and XLA knows no sum of segments."""
+    model = make_model()
+    model.compile(keras.optimizers.SGD(0.1), "binary_crossentropy")
+    model.fit(load(), verbose=0, shuffle=False, steps_per_epoch=3)
+    x, _ = next(iter(load()))
+    apart = keras.Model(model.input, model.output)
+    np.testing.assert_allclose(
+        apart.predict_on_batch(x), model.predict_on_batch(x), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_rows_of_arrays_are_counted_once():
+    x = {"a": np.linspace(0, 1, 256, dtype="float32").reshape(256, 1)}
+    a = keras.Input((1,), name="a")
+    model = keras.Model({"a": a}, keras.layers.Dense(1, "sigmoid")(a))
+    assert train(model, (x, x["a"] > 0.5), epochs=2).samples == 512
+
+
+@pytest.mark.parametrize("split", [None, False])
+@pytest.mark.parametrize("label", [3, -1, 7])
+@pytest.mark.parametrize("is_validation", [False, True])
+def test_a_class_that_the_output_does_not_have_is_named(label, is_validation, split):
+    x = {"a": np.linspace(0, 1, 64, dtype="float32").reshape(64, 1)}
+    a = keras.Input((1,), name="a")
+    model = keras.Model({"a": a}, keras.layers.Dense(3, "softmax")(a))
+    good, wrong = (x, np.ones((64, 1), "int32")), (x, np.full((64, 1), label, "int32"))
+    data = (good, wrong) if is_validation else (wrong,)
+    with pytest.raises(TrainingError, match=rf"labels from 0 to 2.*3 classes. Received: {label}\."):
+        train(model, *data, loss="sparse_categorical_crossentropy", split=split)

@@ -178,10 +178,10 @@ class DenseFeatures(RecordsFits, metaclass=OwnNames):
     def _widths(self) -> dict[str, int]:
         return {} if self.embeddings is None else self.embeddings.widths
 
-    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - tables need no shape
+    def build(self, input_shape: Any = None) -> None:
         """Create the tables."""
         if self.embeddings is not None:
-            self.embeddings.build()
+            self.embeddings.build(input_shape)
         self.built = True
 
     def call(self, inputs: Mapping[str, Any]) -> tf.Tensor:

@@ -108,8 +108,9 @@ class EmbeddingBag(RecordsFits, metaclass=OwnNames):
         """The vectors of the ids, (input_dim, output_dim)."""
         return self._table.table(self.name)
 
-    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
+    def build(self, input_shape: Any = None) -> None:
         """Create the table."""
+        self.supports_jit = not is_pair(input_shape)  # XLA knows no sum of segments
         self._table.build()
         self.built = True
 
@@ -155,6 +156,10 @@ def check_size(name: str, rows: Any, width: Any) -> None:
 
 def rows_of(shape: Any) -> int | None:
     """The number of rows of a column's shape, or of the shapes of its values and nnzs."""
-    pair = bool(shape) and isinstance(shape[0], (tuple, list))
-    rows: int | None = shape[1][0] if pair else shape[0]
+    rows: int | None = shape[1][0] if is_pair(shape) else shape[0]
     return rows
+
+
+def is_pair(shape: Any) -> bool:
+    """Whether a column's shape is that of a list: the shapes of its values and nnzs."""
+    return bool(shape) and isinstance(shape[0], (tuple, list))

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.embedding_bag import check_size, rows_of
+from training.layers.embedding_bag import check_size, is_pair, rows_of
 from training.layers.records_fits import RecordsFits
 from training.sharding.division import division
 from training.sharding.plan import check_shard
@@ -150,8 +150,12 @@ class EmbeddingCollection(RecordsFits, metaclass=OwnNames):
             column, vectors
         )
 
-    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - tables need no shape
+    def build(self, input_shape: Mapping[str, Any] | None = None) -> None:
         """Create the tables."""
+        shapes = input_shape or {}
+        self.supports_jit = not any(
+            is_pair(shapes.get(name)) for name in self.widths
+        )  # as EmbeddingBag
         for table in self._tables:
             table.build()
         self.built = True

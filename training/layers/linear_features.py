@@ -85,7 +85,7 @@ class LinearFeatures(RecordsFits, metaclass=OwnNames):
         """Create the weights; the shape of a continuous column says how many it needs."""
         check_present(self.name, self._names, input_shape)
         if self.weights_of_ids is not None:
-            self.weights_of_ids.build()
+            self.weights_of_ids.build(input_shape)
         if self.continuous:
             width = sum(number_count(n, input_shape[n], k) for n, k in self.continuous.items())
             self.kernel = self.add_weight(name="kernel", shape=(width, 1), initializer="zeros")

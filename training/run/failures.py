@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from loader import LoaderError
 from training.errors import TrainingError
+from training.run.label_values import no_such_class
 
 _NO_CLASS = re.compile(r"label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)")
 
@@ -42,13 +43,7 @@ def explained(model: keras.Model) -> Iterator[None]:
         beyond = _NO_CLASS.search(str(error))
         if beyond is None:
             raise
-        count = int(beyond[2])
-        raise TrainingError(
-            f"Expected labels from 0 to {count - 1}, as the output has {count} classes. "
-            f"Received: {_NOT_A_NUMBER.get(beyond[1], beyond[1])}. Give the output layer a unit for each "
-            "class, numbered from 0: for ids of ops.Categorify their cardinality, a property of the label's column in "
-            "workflow.output_schema."
-        ) from error
+        raise no_such_class(int(beyond[2]), _NOT_A_NUMBER.get(beyond[1], beyond[1])) from error
     except ValueError as error:
         if shapes := _OTHER_SHAPE.search(str(error)):
             raise TrainingError(

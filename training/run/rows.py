@@ -80,4 +80,9 @@ class RowCount:
 
     def _add(self, x: Any, y: Any) -> None:
         by_row = next(part for part in keras.tree.flatten((y, x)) if part is not None)
-        self._count.assign_add(tf.shape(by_row, out_type=tf.int64)[0])
+        # tf.shape would take a known length for a constant, and count a step that finds no batch.
+        if isinstance(by_row, tf.Tensor):
+            shape = tf.raw_ops.Shape(input=by_row, out_type=tf.int64)
+        else:
+            shape = tf.shape(by_row, out_type=tf.int64)
+        self._count.assign_add(shape[0])

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError, model_signature, models, save_model, train
+from training.private import layers_of
 from workflow.embedding_sizes import get_embedding_sizes
 from workflow.schema.schema import ColumnSchema, Schema
 
@@ -26,6 +27,25 @@ def test_it_trains_on_lists_whose_values_outnumber_the_rows(model, batches, rows
     model.compile("sgd", "binary_crossentropy")
     model.fit(batches(96, 32), verbose=0, shuffle=False)
     assert predict(model, rows(7).features).shape == (7, 1)
+
+
+@pytest.mark.parametrize("make", [models.mlp, models.wide_and_deep])
+@pytest.mark.parametrize("lists", [False, True])
+def test_keras_may_compile_by_xla_what_has_no_lists(make, lists):
+    """On a GPU, Keras asks the layers; XLA knows no sum of segments."""
+    tables = {"user": (9, 2)}, {"tags": (5, 2)} if lists else {}
+    dtypes = {"user": "int32", "tags": ("int32", "int32")}
+    dtypes = {name: dtypes[name] for table in tables for name in table}
+    model = make(tables, ["age"], hidden=(4,), id_dtypes=dtypes)
+    assert all(part.supports_jit for part in layers_of(model)) is not lists
+    compiled = tf.function(model, jit_compile=True)
+    x = {"user": tf.constant([[3]]), "age": tf.constant([[0.5]])}
+    if not lists:
+        assert compiled(x).shape == (1, 1)
+        return
+    x["tags"] = (tf.constant([[1]]), tf.constant([[1]]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="SparseSegmentSum"):
+        compiled(x)
 
 
 def test_a_cap_narrows_only_wider_tables(sizes):

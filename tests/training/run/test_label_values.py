@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError, train
+from training.run.label_values import LabelValues
 
 X = {"a": np.linspace(0, 1, 64, dtype="float32").reshape(64, 1)}
 CLASSES = np.arange(64).reshape(64, 1) % 4
@@ -118,3 +119,29 @@ def test_weights_of_rows_that_are_null_are_named():
 def test_the_loss_of_classes_is_named_where_the_usual_one_does_not_fit(labels):
     with pytest.raises(TrainingError, match=r"4\).*loss=.sparse_categorical_crossentropy"):
         train(network(4, "softmax"), (X, labels))
+
+
+@pytest.mark.parametrize(
+    ("label", "received"),
+    [(4, r"4\."), (-1, r"-1\."), (np.nan, "NaN, a null of a float column"), (7e6, r"7000000\.")],
+)
+def test_a_class_beyond_the_output_is_found_where_tensorflow_gives_nan(label, received):
+    """On a GPU, TensorFlow's loss of such a class is NaN, and of validation data it is nothing else."""
+    labels = LabelValues({"": "sparse_categorical_crossentropy"}, [4])
+    labels.look(tf.constant(CLASSES, tf.float32), None)
+    labels.check()
+    labels.look(tf.constant(changed(CLASSES, label)), None)
+    with pytest.raises(
+        TrainingError, match=rf"labels from 0 to 3, .* 4 classes\. Received: {received}"
+    ):
+        labels.check()
+
+
+def test_a_class_that_the_loss_leaves_out_may_be_beyond_the_output():
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    labels = LabelValues({"a": loss, "b": loss}, [4, None])
+    labels.look({"a": tf.constant([[-1], [3]]), "b": tf.constant([[9], [-1]])}, None)
+    labels.check()
+    labels.look({"a": tf.constant([[-2], [3]]), "b": tf.constant([[9], [-1]])}, None)
+    with pytest.raises(TrainingError, match=r"0 to 3, .*Received: -2\."):
+        labels.check()
