@@ -169,7 +169,7 @@ def train(
     _expect_position_saved(train_data, callbacks)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
     losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
-    labels = LabelValues(losses, output_widths(model).values())
+    labels = LabelValues(losses, output_widths(model))
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     if saver is not None:
         saver.callbacks = deciding

@@ -289,6 +289,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _add_metrics(self) -> None:
         """Add the sums that metrics had before the interruption to those of the rest of the epoch."""
+        if not self._metrics:
+            return
         for name, variable in _metrics_of(self.model).items():
             if (before := self._metrics.pop(name, None)) is not None:
                 variable.assign(variable.numpy() + before)
@@ -418,7 +420,7 @@ def _optimizer_of(model: keras.Model) -> Any:
 def _learning_rate(model: keras.Model) -> float | None:
     """The learning rate of a model's optimizer; None if a schedule sets it."""
     optimizer = _optimizer_of(model)
-    rate = None if optimizer is None else optimizer.get_config()["learning_rate"]
+    rate = None if optimizer is None else optimizer.get_config().get("learning_rate")
     return rate if isinstance(rate, float) else None
 
 

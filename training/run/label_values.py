@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -22,20 +22,22 @@ class LabelValues:
 
     Args:
         losses: the loss of each output by its name, which is "" of the only one.
-        classes: the width of each output; a class beyond it is a loss of NaN on a GPU.
+        classes: the width of each output by its name; a class beyond it is a loss of NaN on a GPU.
 
     Example:
-        >>> labels = LabelValues({"": "sparse_categorical_crossentropy"}, [3])
+        >>> labels = LabelValues({"": "sparse_categorical_crossentropy"}, {"output": 3})
         >>> labels.look(tf.constant([[1.0], [1.5]]), None)
         >>> labels.check()
         Traceback (most recent call last):
         training.errors.TrainingError: Expected whole numbers as labels for ... Received: 1.5. ...
     """
 
-    def __init__(self, losses: Mapping[str, Any], classes: Iterable[int | None] = ()) -> None:
+    def __init__(self, losses: Mapping[str, Any], classes: Mapping[str, int | None]) -> None:
         self._losses = {name: function_of(loss) for name, loss in losses.items()}
         self._ignored = {name: getattr(loss, "ignore_class", None) for name, loss in losses.items()}
-        self._classes = dict(zip(losses, classes, strict=False))
+        if len(losses) == 1:  # whose name is not that of the output
+            classes = dict.fromkeys(losses, next(iter(classes.values()), None))
+        self._classes = classes
         # Where the steps compute: a step that copied it to the host would wait for the GPU. The host reads
         # it after each call of steps. Zero is never wrong.
         self._found = tf.Variable(tf.zeros([len(losses) + 1]), trainable=False)

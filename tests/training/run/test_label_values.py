@@ -127,7 +127,7 @@ def test_the_loss_of_classes_is_named_where_the_usual_one_does_not_fit(labels):
 )
 def test_a_class_beyond_the_output_is_found_where_tensorflow_gives_nan(label, received):
     """On a GPU, TensorFlow's loss of such a class is NaN, and of validation data it is nothing else."""
-    labels = LabelValues({"": "sparse_categorical_crossentropy"}, [4])
+    labels = LabelValues({"": "sparse_categorical_crossentropy"}, {"y": 4})
     labels.look(tf.constant(CLASSES, tf.float32), None)
     labels.check()
     labels.look(tf.constant(changed(CLASSES, label)), None)
@@ -139,7 +139,7 @@ def test_a_class_beyond_the_output_is_found_where_tensorflow_gives_nan(label, re
 
 def test_a_class_that_the_loss_leaves_out_may_be_beyond_the_output():
     loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
-    labels = LabelValues({"a": loss, "b": loss}, [4, None])
+    labels = LabelValues({"a": loss, "b": loss}, {"b": None, "a": 4})
     labels.look({"a": tf.constant([[-1], [3]]), "b": tf.constant([[9], [-1]])}, None)
     labels.check()
     labels.look({"a": tf.constant([[-2], [3]]), "b": tf.constant([[9], [-1]])}, None)
