@@ -151,6 +151,7 @@ class LiveServer:
         try:
             # A killed publication may have left it.
             self.administration.unload(candidate_of(name), self.seconds, dependents=False)
+            self._await_versions(candidate_of(name), most=0)
         except ProbeError as error:
             raise ServerError(
                 f"Expected a server at {self.url} into which models can be loaded. Received: {error}."
