@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExportError
@@ -86,7 +87,7 @@ class ExportReport(metaclass=OwnNames):
         if isinstance(self.repository, str):
             raise ExportError(
                 f"Expected a repository in a folder. Received: {self.repository}. Copy it: "
-                f"aws s3 sync {self.repository} {_LOCAL}."
+                f"aws s3 sync {quote(self.repository)} {_LOCAL}."
             )
         return {m.name: self.repository / m.name / str(m.version) for m in self.plan.models}
 

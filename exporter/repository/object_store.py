@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from exporter.errors import ExportError
@@ -59,7 +60,7 @@ class StoredRepository:
                     f"and a server would see a mixture. Received: {len(found)} objects, as "
                     f"{self._bucket.root}/{min(found)}. Export to another folder, such as one for each "
                     "version, and point the server there; or, if no server reads it, as after an export "
-                    f"that was killed, remove it: aws s3 rm --recursive {self.url}/{model}."
+                    f"that was killed, remove it: aws s3 rm --recursive {quote(f'{self.url}/{model}')}."
                 )
 
     def copy(self, repository: Path, models: Sequence[str]) -> None:
@@ -80,7 +81,7 @@ class StoredRepository:
             raise ExportError(
                 f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
                 "one that has begun and not ended. Wait for it. If it was killed, remove its mark: "
-                f"aws s3 rm {self._bucket.root}/{lock}."
+                f"aws s3 rm {quote(f'{self._bucket.root}/{lock}')}."
             ) from None
         begun = [lock]
         try:

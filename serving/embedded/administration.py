@@ -17,10 +17,20 @@ from serving.embedded.flags import GRPC_ADMIN_HEADER
 from triton_models.healthcheck import BUSY, REQUEST_ID, ProbeError, expect_answer
 from workflow.schema.column import Array
 
-_WRONG_KEY = (
-    ". The admin key, in the shell the environment variable TRITON_ADMIN_KEY, is not the one with "
-    "which the server was started"
-)
+# The remedies for refusals, by words of Triton's texts.
+_REMEDIES = {
+    "is restricted": (
+        "The admin key, in the shell the environment variable TRITON_ADMIN_KEY, is not the one with "
+        "which the server was started"
+    ),
+    "explicit model load / unload is not allowed": (
+        "Start the server with --model-control-mode=explicit, as `ensemble serve` and "
+        "docker-compose.yml do"
+    ),
+    "failed to poll from model repository": (
+        "It finds no such model with a valid config: perhaps it reads another folder than this process"
+    ),
+}
 
 
 class Administration:
@@ -143,10 +153,10 @@ class Administration:
                 text, code = str(error.message()), str(error.status())
                 is_silent = "DEADLINE" in code or any(reason in text for reason in BUSY)
                 code = code.removeprefix("StatusCode.")
-                if "is restricted" in text:
-                    text += _WRONG_KEY
+                remedies = [f". {remedy}" for words, remedy in _REMEDIES.items() if words in text]
                 raise ProbeError(
-                    f"{self._url} answered {code}: {text}", is_silent=is_silent
+                    f"{self._url} answered {code}: {''.join([text, *remedies])}",
+                    is_silent=is_silent,
                 ) from error
 
 

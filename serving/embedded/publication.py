@@ -9,6 +9,7 @@ at once, and requests that the old one is answering are finished by its steps.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -109,6 +110,7 @@ class LiveServer:
         expect_repository(self.repository, ServerError)
         with exclusive(self.repository):
             config = _published(self.repository, name)
+            self._expect_loading(name)
             version, before = max(config.version_policy.specific.versions), self.served(name)
             names = self._step_names(steps_in(config), before)
             try:
@@ -117,8 +119,9 @@ class LiveServer:
                     self._load_step(step, served_as, version)
                 generation = config.parameters["generation"].string_value
                 if (before.generation, before.version) != (generation, version):
-                    self._switch(_renamed(config, names), rows, tolerance)
-                self._ask(name, rows, tolerance)
+                    self._switch(_renamed(config, names), rows, tolerance, before)
+                else:
+                    self._ask(name, rows, tolerance)
             except (ProbeError, ServerError, OSError) as error:
                 self._unload({*names.values()} - before.steps.keys())
                 raise self._refusal(name, version, before.version, error) from error
@@ -132,7 +135,7 @@ class LiveServer:
         try:
             config = self.administration.config(name, self.seconds)
         except ProbeError:
-            return Served({}, None, None)
+            return Served({}, None, None, None)
         steps = config.get("ensemble_scheduling", {}).get("step", ())
         versions = config.get("version_policy", {}).get("specific", {}).get("versions", ())
         generation = config.get("parameters", {}).get("generation", {}).get("string_value")
@@ -140,7 +143,19 @@ class LiveServer:
             {step["model_name"]: int(step["model_version"]) for step in steps},
             max(map(int, versions), default=None),
             generation,
+            config,
         )
+
+    def _expect_loading(self, name: str) -> None:
+        """Check that the server is there, and loads and unloads models for this process."""
+        try:
+            # A killed publication may have left it.
+            self.administration.unload(candidate_of(name), self.seconds, dependents=False)
+            self._await_versions(candidate_of(name), most=0)
+        except ProbeError as error:
+            raise ServerError(
+                f"Expected a server at {self.url} into which models can be loaded. Received: {error}."
+            ) from error
 
     def _step_names(self, steps: Iterable[str], before: Served) -> dict[str, str]:
         """The names under which the server loads the steps of a new version.
@@ -175,7 +190,9 @@ class LiveServer:
         (folder / CONFIG).write_text(text_format.MessageToString(config))
         self.administration.load(name, self.seconds)
 
-    def _switch(self, config: Any, rows: list[GoldenAnswer], tolerance: float) -> None:
+    def _switch(
+        self, config: Any, rows: list[GoldenAnswer], tolerance: float, before: Served
+    ) -> None:
         """Ask golden rows under another name, then let the server answer with a new version."""
         candidate, second = candidate_of(config.name), type(config)()
         version = max(config.version_policy.specific.versions)
@@ -190,7 +207,22 @@ class LiveServer:
         finally:
             self._unload({candidate})
         text = json_format.MessageToJson(config, preserving_proto_field_name=True)
-        self.administration.load(config.name, self.seconds, text)
+        try:
+            self.administration.load(config.name, self.seconds, text)
+            self._ask(config.name, rows, tolerance)
+        except (ProbeError, ServerError):
+            self._restore(config.name, before)
+            raise
+
+    def _restore(self, name: str, before: Served) -> None:
+        """Let the server answer as before a switch; with nothing, if a rollback removed that version."""
+        try:
+            if before.config is not None:
+                self.administration.load(name, self.seconds, json.dumps(before.config))
+                return
+        except ProbeError:
+            pass
+        self._unload({name})
 
     def _ask(self, name: str, rows: list[GoldenAnswer], tolerance: float) -> None:
         expect_golden(self.administration, name, rows, timeout=self.seconds, tolerance=tolerance)
@@ -236,7 +268,7 @@ class LiveServer:
                 self.administration.probe(name, self.seconds)
                 state = f"Version {served} continues to serve."
             except ProbeError as down:
-                state = f"Version {served} does not answer either: {down}."
+                state = f"Version {served} does not answer either: {str(down).removesuffix('.')}."
         reason = str(error).strip().removesuffix(".")
         return ServerError(
             f"Version {version} of {name} was not published into the server at {self.url}. {state} "
@@ -246,11 +278,12 @@ class LiveServer:
 
 
 class Served(NamedTuple):
-    """The version of a model with which a server answers."""
+    """The version of a model with which a server answers, and its config there."""
 
     steps: Mapping[str, int]
     version: int | None
     generation: str | None
+    config: Mapping[str, Any] | None
 
 
 def _renamed(config: Any, names: Mapping[str, str]) -> Any:

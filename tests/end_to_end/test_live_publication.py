@@ -1,16 +1,22 @@
 """Versions are published into a server that clients are asking: no failed request, no mixed answer."""
 
 import json
+import shutil
+import socket
+import subprocess
 import sys
 import time
 
 import pytest
 from generations import ROWS, Load, export, generation_of, pipeline
 from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
 
 from exporter import rollback, verify
 from exporter.repository.manifest import file_hashes
 from serving import EnsembleClient, ServerError, TritonServer, check_parity
+from serving.embedded.installation import find_tritonserver, prepare
+from serving.embedded.publication import LiveServer
 from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
 
@@ -18,6 +24,44 @@ from workflow.files.sealed import sealed, unsealed
 @pytest.fixture
 def repository(tmp_path):
     return tmp_path / "models"
+
+
+@pytest.fixture
+def unwatched(tmp_path):
+    """Starts servers without a model, by words of the command line; returns their addresses."""
+    folders = [tmp_path / name for name in ("backends", "empty")]
+    for folder in folders:
+        folder.mkdir()
+    environment, processes = prepare(find_tritonserver(), None, folders[0]), []
+
+    def start(*words):
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        command = [find_tritonserver().binary, f"--model-repository={folders[1]}", *words]
+        command += ["--allow-http=false", "--allow-metrics=false", f"--grpc-port={port}"]
+        command += ["--grpc-address=127.0.0.1"]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        processes.append(process)
+        url, deadline = f"127.0.0.1:{port}", time.monotonic() + 60
+        with InferenceServerClient(url) as client:
+            while not is_live(client):
+                assert process.poll() is None, "the server has ended"
+                assert time.monotonic() < deadline, "the server does not answer"
+                time.sleep(0.05)
+        return url
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.wait(30)
+
+
+def is_live(client):
+    try:
+        return client.is_server_live()
+    except InferenceServerException:
+        return False
 
 
 def loaded(server):
@@ -203,6 +247,78 @@ def other_answers(repository, version):
     rows = json.loads(path.read_text())
     rows["rows"][0]["outputs"][0]["data"][0] += 1
     path.write_text(json.dumps(rows))
+
+
+def failing_when_it_is_asked_again(repository, version):
+    """The first answers to the golden rows are right, and so the server takes the version over."""
+    rows = len(json.loads((repository / "live" / version / "golden.json").read_text())["rows"])
+    with (repository / "live_nvt" / version / "model.py").open("a") as model:
+        model.write(f"""
+
+class TritonPythonModel(TritonPythonModel):
+    golden = 0
+
+    def _read(self, request):
+        self.golden += request.request_id() == HEALTH_CHECK_ID
+        if self.golden > {rows}:
+            raise InputError("it was asked before")
+        return super()._read(request)
+""")
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_version_that_fails_after_it_took_over_is_taken_back(cached, repository):
+    export(repository, 1, 1, response_cache=cached)
+    with TritonServer(repository, response_cache_bytes=2**20 * cached) as server:
+        export(repository, 2, 2, response_cache=cached)
+        manifest = repository / "live" / "2" / "manifest.json"
+        whole = manifest.read_bytes()
+        sealed_again(failing_when_it_is_asked_again, "live_nvt")(repository, "2")
+        with pytest.raises(ServerError, match="asked before") as refusal:
+            server.publish("live")
+        refusal.match("Version 1 continues to serve")
+        expect_parity(server, 1)
+        assert {each for each in loaded(server) if each[0] == "live"} == {("live", 1)}
+        manifest.write_bytes(whole)
+        rollback(repository, "live")
+        export(repository, 3, 2, response_cache=cached)
+        assert server.publish("live") == 2
+        expect_parity(server, 3)
+
+
+def test_a_first_version_that_fails_after_it_took_over_does_not_serve(repository):
+    export(repository, 1, 1)
+    export(repository, 2, 2)
+    sealed_again(failing_when_it_is_asked_again, "live_nvt")(repository, "2")
+    with TritonServer(repository, ["live_tf"]) as server:
+        with pytest.raises(ServerError, match="asked before") as refusal:
+            server.publish("live")
+        refusal.match("The server has no version of it")
+        assert "live" not in {name for name, _ in loaded(server)}
+
+
+def test_a_server_that_cannot_take_a_version_is_named_without_a_rollback(repository, unwatched):
+    export(repository, 1, 1)
+    with pytest.raises(ServerError, match=r"server at 127\.0\.0\.1:1 .*UNAVAILABLE") as refusal:
+        LiveServer(repository, "127.0.0.1:1", "key").publish("live")
+    assert "rollback" not in str(refusal.value)
+    for mode in ("none", "poll"):
+        url = unwatched(f"--model-control-mode={mode}")
+        with pytest.raises(ServerError, match=r"--model-control-mode=explicit") as refusal:
+            LiveServer(repository, url, "key").publish("live")
+        assert "rollback" not in str(refusal.value)
+
+
+def test_a_server_of_another_copy_of_the_repository_is_told(repository, tmp_path):
+    export(repository, 1, 1)
+    copy = tmp_path / "copy"
+    shutil.copytree(repository, copy)
+    with TritonServer(copy, admin_key="key") as server:
+        export(repository, 2, 2)
+        with pytest.raises(ServerError, match=r"reads another folder than this process") as refusal:
+            LiveServer(repository, server.grpc_url, "key").publish("live")
+        refusal.match("Version 1 continues to serve")
+        expect_parity(server, 1)
 
 
 BROKEN = {

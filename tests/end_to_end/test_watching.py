@@ -2,8 +2,10 @@
 
 import json
 import math
+import os
 import re
 import shutil
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,13 +14,15 @@ import polars as pl
 import promql_parser
 import pytest
 import yaml
+from server_processes import commands, identity_of
 from typer.testing import CliRunner
 
+from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.command_line.app import make_app
 from serving import EnsembleClient, SkewMonitor, TritonServer
 from serving.watch.metrics import Scrape, scrape
 from serving.watch.skew import skews
-from triton_models.preprocess.input_metrics import ALIVE, GAUGES
+from triton_models.preprocess.input_metrics import ALIVE, GAUGES, PERIOD
 from triton_models.preprocess.input_metrics import COUNTERS as COUNTS
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -155,6 +159,34 @@ def test_a_step_that_is_unloaded_is_not_silent(repository, tmp_path):
             time.sleep(0.1)
         server.load("movielens")
         assert abs(time.time() - reported()) < 60
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_dead_instance_is_silent_beside_one_that_reports(pipelines, tmp_path, dead):
+    pipeline = pipelines["movielens"]
+    serving = ServingOptions(preprocess_instances=2)
+    export_tensorflow_ensemble(
+        pipeline.model, pipeline.workflow, "two", tmp_path, pipeline.labels, serving=serving
+    )
+
+    def reported():
+        return {s.labels["step"]: s.value for s in scrape([server.metrics_url]).find(ALIVE)}
+
+    with TritonServer(tmp_path) as server:
+        name = f"two_nvt_{dead}"
+        assert sorted(reported()) == ["two_nvt_0", "two_nvt_1"]
+        (killed,) = (
+            pid
+            for pid, words in commands().items()
+            if name in words and any(identity_of(server) in word for word in words)
+        )
+        os.kill(killed, signal.SIGKILL)
+        last = reported().pop(name)
+        deadline = time.monotonic() + 60
+        while min(value for step, value in reported().items() if step != name) < last + 2 * PERIOD:
+            assert time.monotonic() < deadline, "the other instance does not report"
+            time.sleep(0.1)
+        assert reported()[name] == last
 
 
 def shares(found):

@@ -40,7 +40,8 @@ class InputMetrics:
 
     Args:
         pb_utils: the module `triton_python_backend_utils`.
-        labels: the labels of all metrics.
+        labels: the labels of all metrics, which the step's instances share.
+        instance: the name of this instance, which reports on its own that it runs.
         counted: the kinds of counts and the columns that can occur; "" for no column.
         expected: the value of each expectation, by its kind and column.
         take: returns the counts since the last call.
@@ -50,6 +51,7 @@ class InputMetrics:
         self,
         pb_utils: Any,
         labels: Mapping[str, str],
+        instance: str,
         counted: Samples,
         expected: Samples,
         take: Callable[[], Samples],
@@ -65,7 +67,7 @@ class InputMetrics:
             gauge.set(float(expected[key]))
         alive = {"alive": (ALIVE, "Time of the last report of the step")}
         (self._alive,) = self._made(
-            family, family.GAUGE, alive, {("alive", ""): 0.0}, labels
+            family, family.GAUGE, alive, {("alive", ""): 0.0}, {**labels, "step": instance}
         ).values()
         self._report()
         self._thread = Thread(target=self._run, daemon=True)
@@ -105,7 +107,7 @@ class InputMetrics:
         self._stopped.set()
         self._thread.join()
         self._report()
-        # The metric stays. Another instance that still runs reports again.
+        # The metric stays.
         self._alive.set(float("nan"))
 
 

@@ -105,11 +105,11 @@ class TritonPythonModel:
         # The values of a flat list have another number of rows.
         columns = [*self._inputs, *self._outputs]
         self._elements = {c.values_name for c in columns if c.layout == "flat"}
-        self._counts, self._metrics = self._watch(program, config, text)
+        self._counts, self._metrics = self._watch(program, config, text, args)
         # Loaded objects stay: the garbage collector need not visit them during requests.
         gc.freeze()
 
-    def _watch(self, program: Any, config: Any, text: Any) -> tuple[Any, Any]:
+    def _watch(self, program: Any, config: Any, text: Any, args: Any) -> tuple[Any, Any]:
         """Counts of the inputs, and their metrics; None for a server without custom metrics."""
         if not hasattr(pb_utils, "MetricFamily"):  # It came in 23.05.
             return None, None
@@ -121,8 +121,10 @@ class TritonPythonModel:
         published = text.get("published", config.get("name", ""))
         labels = {"model": published, "version": HERE.name}
         try:
+            expected = training.expectations(counts.columns)
+            instance = args["model_instance_name"]
             metrics = InputMetrics(
-                pb_utils, labels, counts.kinds(), training.expectations(counts.columns), counts.take
+                pb_utils, labels, instance, counts.kinds(), expected, counts.take
             )
         except Exception as error:  # noqa: BLE001 - a server without metrics serves nevertheless
             pb_utils.Logger.log_warn(f"no metrics of the inputs: {error}")

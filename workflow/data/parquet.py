@@ -38,6 +38,8 @@ _NOT_OF_FILES = (
 )
 # Polars' errors of object stores contain it.
 _OF_STORES = "object-store error"
+# The types beside int64 and float64 of a column that may be int64.
+_WITH_FLOATS = {pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Float64}
 # Casts that one scan may do to unify types; fewer than `common_type` allows.
 _CASTS = pl.ScanCastOptions(
     integer_cast=["upcast", "allow-float"],
@@ -134,6 +136,43 @@ class ParquetTable:
                 return
             common = merged
         self.schema[name] = common
+
+    def with_whole_numbers(self) -> ParquetTable:
+        """The same files; a column that is int64 in some and float64 in others is int64 if it can be.
+
+        pandas writes integers as floats where one is missing. All such floats are read.
+
+        Raises:
+            WorkflowError: a file is damaged, or has changed since it was listed.
+        """
+        chosen = copy.copy(self)
+        chosen.schema, chosen.conflicts = {}, dict(self.conflicts)
+        for name in self._columns(self.files[0]):
+            if name in self.schema:
+                chosen.schema[name] = self.schema[name]
+            elif (dtype := self._integers(name)) is not None:
+                chosen.schema[name] = dtype
+                del chosen.conflicts[name]
+        return chosen
+
+    def _integers(self, name: str) -> pl.DataType | None:
+        """The type of integers that a column of integers and of floats can have, if there is one."""
+        types = {file.schema.get(name) for file in self.files}
+        kinds = {None if dtype is None else element_type(dtype) for dtype in types}
+        is_list = {isinstance(dtype, pl.List) for dtype in types}
+        if not {pl.Int64, pl.Float64} <= kinds <= _WITH_FLOATS or len(is_list) > 1:
+            return None
+        floats = copy.copy(self)
+        floats.files = [f for f in self.files if element_type(f.schema[name]) == pl.Float64]
+        floats.schema = {name: floats.files[0].schema[name]}
+        value = pl.col(name)
+        wrong = ((value != value.round()) | (value.abs() > 2**53)) & value.is_not_nan()
+        with data_errors("The data cannot be read", floats):
+            values = floats.scan()
+            values = values.explode(name, empty_as_null=True) if True in is_list else values
+            if not values.filter(wrong).head(1).collect().is_empty():
+                return None
+        return pl.List(pl.Int64()) if True in is_list else pl.Int64()
 
     def select(self, names: Iterable[str]) -> ParquetTable:
         """The same files with some of the columns."""

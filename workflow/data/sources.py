@@ -89,7 +89,7 @@ class Source:
         fetch_ends((file.path for file in named), TAIL)
         schemas = FooterSchemas()
         read = [_read(file, schemas) for file in named]
-        files = ParquetTable(read, one_scan=not is_gpu(engine))
+        files = ParquetTable(read, one_scan=not is_gpu(engine)).with_whole_numbers()
         return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
 
     @classmethod

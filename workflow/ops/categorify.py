@@ -58,7 +58,8 @@ class Categorify(Operator):
         freq_threshold: leave out of the vocabulary values that occur less often.
         max_size: the largest cardinality, including the ids before the vocabulary; 0 for no limit.
             With a `freq_threshold` too, infrequent values are left out first, then the least
-            frequent of the others. `num_buckets + 2` leaves no vocabulary: every value is hashed.
+            frequent of the others. At least 4; with `num_buckets` at least `num_buckets + 2`, which
+            leaves no vocabulary: every value is hashed.
         num_buckets: the number of ids for values outside the vocabulary, by the hash of
             `HashBucket`; for a combination by the hash of the sum of its values' hashes, as
             `HashedCross` sums them, but without nulls.
@@ -321,10 +322,11 @@ class Categorify(Operator):
         size, buckets = per_column(self.max_size, name, 0), self._buckets(name)
         hashed = per_column(self.num_buckets, name, None) is not None
         least = RESERVED + buckets + (not hashed)
+        value = "" if hashed else " and, without num_buckets, one value of it"
         require(
             size == 0 or size >= least,
-            f"max_size includes the {RESERVED + buckets} ids before the vocabulary, so it is at least "
-            f"{least} for {name!r}. Received: {size}.",
+            f"max_size includes the {RESERVED + buckets} ids before the vocabulary{value}, so it is at "
+            f"least {least} for {name!r}. Received: {size}.",
         )
         return size - RESERVED - buckets if size else None
 

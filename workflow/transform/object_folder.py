@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, parquet_below
@@ -70,7 +71,7 @@ def _reserved(
         raise WorkflowError(
             f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "
             f"and not ended. Wait for it. If it was killed, remove the folder with {UNFINISHED}: "
-            f"aws s3 rm --recursive {url}."
+            f"aws s3 rm --recursive {quote(url)}."
         ) from None
 
     def put(file: Path) -> None:

@@ -1,6 +1,7 @@
 """An export to an object store, through a real server of S3: a server sees all of a model, or none."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -157,6 +158,26 @@ def test_an_export_that_has_begun_excludes_another(to_store, link, tmp_path):
     assert [f.name for f in link.get_folder("models", tmp_path / "left").iterdir()] == [
         ".movies.export"
     ]
+
+
+def test_advice_can_be_pasted_into_a_shell(to_store, link):
+    key, url = "mo de/7", f"{link.url}/mo de/7"
+    report = to_store(key)
+
+    def expect_advice(words, *arguments):
+        command = str(error.value).partition(words)[2].removesuffix(".")
+        assert shlex.split(command) == [*arguments]
+
+    with pytest.raises(ExportError) as error:
+        _ = report.paths
+    expect_advice("aws s3 sync ", url, "models")
+    with pytest.raises(ExportError) as error:
+        to_store(key)
+    expect_advice("aws s3 rm --recursive ", f"{url}/movies")
+    link.put("mo de/8/.movies.export", b"")
+    with pytest.raises(ExportError) as error:
+        to_store("mo de/8")
+    expect_advice("aws s3 rm ", f"{link.url}/mo de/8/.movies.export")
 
 
 @pytest.mark.parametrize(

@@ -337,11 +337,12 @@ def test_a_run_that_fails_leaves_nothing_in_the_store(link, raw, workflow, monke
 
 def test_a_folder_of_a_store_that_is_in_use_is_refused(link, raw, workflow):
     workflow.fit(raw)
-    link.put("begun/.writing/lock", b"")
+    link.put("be gun/.writing/lock", b"")
     with pytest.raises(
         WorkflowError, match=r"s3://.*, where one has begun and not ended.*aws s3 rm"
-    ):
-        workflow.transform_to_parquet(raw, f"{link.url}/begun", storage_options=link.options)
+    ) as error:
+        workflow.transform_to_parquet(raw, f"{link.url}/be gun", storage_options=link.options)
+    assert str(error.value).endswith(f"aws s3 rm --recursive '{link.url}/be gun'.")
     link.put("full/a.parquet", pl.DataFrame({"user": [1]}))
     with pytest.raises(WorkflowError, match="holds parquet files already"):
         workflow.transform_to_parquet(raw, f"{link.url}/full", storage_options=link.options)

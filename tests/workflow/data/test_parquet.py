@@ -203,6 +203,51 @@ def test_files_with_narrower_types_are_one_table(tmp_path):
     assert pl.read_parquet(files).equals(want)
 
 
+def with_a_missing_id(folder, ids, lists=False):
+    """Two files as pandas writes them: the second one's ids are floats, since one is missing."""
+    folder.mkdir()
+    for number, own in enumerate(([3, 2**60, 3], ids)):
+        column = pl.Series([[each] for each in own] if lists else own)
+        rows = {"a": range(len(own)), "id": column, "z": range(len(own))}
+        pl.DataFrame(rows).write_parquet(folder / f"{number}.parquet")
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.parametrize("lists", [False, True])
+def test_ids_that_are_floats_in_some_files_are_integers(tmp_path, client, lists):
+    folder = with_a_missing_id(tmp_path / "raw", [3.0, None, float("nan"), float(-(2**53))], lists)
+    ids = [3, 2**60, 3, 3, None, None, -(2**53)]
+    whole = {"id": pl.Series([[each] for each in ids] if lists else ids)}
+    want = Workflow(["id"] >> ops.Categorify()).fit(whole)
+    workflow = Workflow(["id"] >> ops.Categorify()).fit(folder)
+    made = want.transform(whole).collect()
+    assert workflow.transform(folder).collect().equals(made)
+    assert pl.read_parquet(workflow.transform_to_parquet(folder, tmp_path / "out")).equals(made)
+    fresh = Workflow(["id"] >> ops.Categorify())
+    assert fresh.fit_transform(folder).collect().equals(made)
+    files = fresh.fit(folder, client=client).transform_to_parquet(
+        folder, tmp_path / "spread", client=client
+    )
+    assert pl.read_parquet(files).equals(made)
+    assert workflow.input_schema["id"].dtype == "int64"
+    table = ParquetTable([*map(ParquetFile.read, sorted(folder.iterdir()))], one_scan=False)
+    assert table.with_whole_numbers().scan().collect()["id"].equals(whole["id"])
+    if not lists:
+        made = Workflow("*" >> ops.FillMissing(7)).fit_transform(folder).collect()
+        assert made.columns == ["a", "id", "z"]
+        assert made["id"].to_list() == [3, 2**60, 3, 3, 7, 7, -(2**53)]
+
+
+@pytest.mark.parametrize("value", [1.5, 2.0**53 + 2, float("inf")])
+@pytest.mark.parametrize("lists", [False, True])
+def test_floats_that_are_no_ids_are_an_error_that_names_their_file(tmp_path, value, lists):
+    folder = with_a_missing_id(tmp_path / "raw", [3.0, value], lists)
+    with pytest.raises(WorkflowError, match=r"'id' is .*Int64.* in .*Float64.* in .*1\.parquet"):
+        Workflow(["id"] >> ops.Categorify()).fit(folder)
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [
