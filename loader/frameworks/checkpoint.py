@@ -7,9 +7,10 @@ import re
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal
 
 import keras
@@ -250,6 +251,9 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             self._set_counts()  # which Keras' callbacks have set to zero
             self._counts = {}
         self._trail = self._loader.follow()
+        if self.writes:  # now, rather than after an epoch
+            with self._locked(), TemporaryFile(dir=self._folder):
+                pass
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Count batches from here."""
@@ -324,15 +328,29 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _write(self) -> None:
         weights = self._folder / f"{secrets.token_hex(8)}.weights.h5"
+        with self._locked():
+            self._expect_alone()
+            try:
+                self._replace(weights)
+            except OSError:
+                weights.unlink(missing_ok=True)
+                raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock the folder, made if it is missing, while the block writes there."""
         try:
             with exclusive(self._folder):
-                self._expect_alone()
-                self._replace(weights)
+                yield
         except OSError as error:
-            weights.unlink(missing_ok=True)
+            kept = (
+                ""
+                if self._last is None
+                else " The previous one is intact: run the program again to resume."
+            )
             raise LoaderError(
-                f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. "
-                "The previous one is intact: free some space, and run the program again to resume."
+                f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. Give it a "
+                f"folder that can be written, or free some space.{kept}"
             ) from error
 
     def _expect_alone(self) -> None:

@@ -182,6 +182,27 @@ def test_no_checkpoint_is_made_of_nan(tmp_path, save_freq):
     assert all(np.isfinite(weights).all() for weights in fresh.get_weights())
 
 
+@pytest.mark.parametrize("entry", ["train", "fit"])
+@pytest.mark.parametrize("folder", ["/proc/run", "file/run"])
+def test_a_folder_that_cannot_be_written_is_an_error_before_the_first_step(
+    tmp_path, monkeypatch, entry, folder
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    model, loader = make(write(tmp_path / "data", 200))
+    model.compile("adam", "binary_crossentropy")
+    calls = {
+        "train": lambda: train(model, loader, checkpoint=folder),
+        "fit": lambda: model.fit(
+            loader, callbacks=[LoaderCheckpoint(loader, folder)], shuffle=False
+        ),
+    }
+    with pytest.raises(LoaderError, match=f"write a checkpoint to {folder}. Received: ") as raised:
+        calls[entry]()
+    assert int(model.optimizer.iterations) == 0
+    assert "intact" not in str(raised.value)  # there is none
+
+
 class Crash(keras.callbacks.Callback):
     """End the run as a crash would, with an error, in an epoch."""
 
