@@ -279,15 +279,18 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if self._steps < self.params["steps"] and self._is_epoch_done():
             self.model.stop_training = self.model.stop_training or _END_OF_EPOCH
         is_due = self._every is not None and self._since_saved >= self._every
-        if is_due and not self._is_epoch_done():  # else once its end has been validated and counted
+        # A finished epoch is saved once its end has been validated and counted; one that a callback has
+        # stopped before that, since it is counted when the rest of it has been trained on.
+        if (is_due or self.model.stop_training) and not self._is_epoch_done():
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Save, and let the next epoch begin."""
+        """Save a finished epoch, and let the next one begin."""
         del epoch, logs
         if self.model.stop_training == _END_OF_EPOCH:
             self.model.stop_training = False
-        self._save()
+        if self._is_epoch_done():
+            self._save()
         self._steps_before = 0
         self._metrics = {}
 

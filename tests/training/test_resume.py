@@ -413,6 +413,29 @@ def test_a_callback_ends_the_run_with_the_last_batch_of_a_resumed_epoch(noise, t
     assert int(model.optimizer.iterations) == 8
 
 
+class Pause(Crash):
+    """End the run within an epoch, as a job does whose time is over."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        del logs
+        self.model.stop_training = (self.epoch, batch) == self.at
+
+
+def test_an_epoch_that_a_callback_stops_is_counted_once(noise, tmp_path):
+    """A part of an epoch is no epoch for ReduceLROnPlateau and EarlyStopping; a whole one is, stopped or not."""
+
+    def run(name, *more):
+        callbacks = [plateau(), stopping(), *more]
+        return patient_run(tmp_path / name, noise, callbacks, patience=None)
+
+    whole, _, rate = run("whole")
+    for at in ((1, 2), (2, 0), (3, 3)):
+        run("paused", Pause(*at))
+    resumed, _, resumed_rate = run("paused")
+    assert_same(resumed, whole)
+    assert resumed_rate == rate
+
+
 def test_weights_that_are_swapped_after_an_epoch_are_refused(noise, tmp_path):
     optimizer = keras.optimizers.Adam(0.05, use_ema=True)
     swaps = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)]
