@@ -357,6 +357,23 @@ def test_metrics_of_a_resumed_epoch_are_those_of_all_its_rows(noise, tmp_path, m
     assert np.mean(resumed.loss_curve) == pytest.approx(np.mean(whole["loss"][1:]), rel=1e-5)
 
 
+def test_rows_before_an_interruption_are_counted_over_all_workers(tmp_path):
+    """Three workers stop after two batches of 20, then two after one: 160 rows, of which each of two has 80."""
+    data, found = write(tmp_path / "data", 400), []
+    for workers, batches in ((3, 2), (2, 1), (2, 1), (1, 1)):
+        model, _ = make(data)
+        loader = KerasSequenceLoader(
+            data, 20, ["label"], cat_names=["userId"], cont_names=["age"], seed=3, global_size=workers,
+            global_rank=0,
+        )  # fmt: skip
+        model.compile("adam", "binary_crossentropy")
+        saver = LoaderCheckpoint(loader, tmp_path / "run")
+        saver.restore(model)
+        found.append(saver.rows_before)
+        model.fit(loader, callbacks=[Pause(0, batches - 1), saver], verbose=0, shuffle=False)
+    assert found == [0, 120 / 2, 160 / 2, 200]
+
+
 def test_a_learning_rate_that_is_given_anew_counts(noise, tmp_path):
     """An equal one is that of the callbacks: see the test above."""
     rates = [0.01, 0.002, 0.002]
