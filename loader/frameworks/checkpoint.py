@@ -7,9 +7,10 @@ import re
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal
 
 import keras
@@ -26,7 +27,7 @@ from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 6
+_FORMAT = 7
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 _NUMBER = re.compile(r"_\d+(?=/)")
@@ -114,6 +115,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._last: bytes | None = self._published()  # the checkpoint that this run continues
         self._epoch = 0
         self._steps_before = 0  # of the resumed epoch, before the interruption
+        self._rows_before = 0  # likewise, of all workers
         self._steps = 0  # of this epoch, since `fit` began it
         self._batches = 0  # since the trail began
         self._trail = loader.follow()
@@ -123,9 +125,9 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         return f"LoaderCheckpoint({str(self._folder)!r}, saves after {every})"
 
     @property
-    def rows_before(self) -> int:
-        """Rows of this epoch that were trained on before an interruption."""
-        return self._steps_before * self._loader.batch_size
+    def rows_before(self) -> float:
+        """A worker's share of the rows of this epoch that all trained on before an interruption."""
+        return self._rows_before / self._loader.global_size
 
     def restore(self, model: keras.Model) -> int:
         """Load the last checkpoint into a built, compiled model and the loader.
@@ -169,7 +171,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
             variable.assign(seed)
         self._loader.set_state(content["loader"])
-        self._restored, self._steps_before = content["loader"], content["steps"]
+        self._restored = content["loader"]
+        self._steps_before, self._rows_before = content["steps"], content["rows"]
         self._metrics, self._rate_within_epoch = content["metrics"], _learning_rate(model)
         self._set_counts()
         # Keras itself ends no run in its first epoch.
@@ -250,6 +253,9 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             self._set_counts()  # which Keras' callbacks have set to zero
             self._counts = {}
         self._trail = self._loader.follow()
+        if self.writes:  # now, rather than after an epoch
+            with self._locked(), TemporaryFile(dir=self._folder):
+                pass
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Count batches from here."""
@@ -275,16 +281,19 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if self._steps < self.params["steps"] and self._is_epoch_done():
             self.model.stop_training = self.model.stop_training or _END_OF_EPOCH
         is_due = self._every is not None and self._since_saved >= self._every
-        if is_due and not self._is_epoch_done():  # else once its end has been validated and counted
+        # A finished epoch is saved once its end has been validated and counted; one that a callback has
+        # stopped before that, since it is counted when the rest of it has been trained on.
+        if (is_due or self.model.stop_training) and not self._is_epoch_done():
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Save, and let the next epoch begin."""
+        """Save a finished epoch, and let the next one begin."""
         del epoch, logs
         if self.model.stop_training == _END_OF_EPOCH:
             self.model.stop_training = False
-        self._save()
-        self._steps_before = 0
+        if self._is_epoch_done():
+            self._save()
+        self._steps_before = self._rows_before = 0
         self._metrics = {}
 
     def _add_metrics(self) -> None:
@@ -294,6 +303,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         for name, variable in _metrics_of(self.model).items():
             if (before := self._metrics.pop(name, None)) is not None:
                 variable.assign(variable.numpy() + before)
+
+    def _rows(self) -> int:
+        """Rows of this epoch that all workers have trained on since `fit` began it."""
+        batches = self._steps * self._batches_a_step()
+        return batches * self._loader.batch_size * self._loader.global_size
 
     def _batches_a_step(self) -> int:
         """One batch; or one for each replica, where `loader.distribute` feeds several."""
@@ -324,15 +338,29 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _write(self) -> None:
         weights = self._folder / f"{secrets.token_hex(8)}.weights.h5"
+        with self._locked():
+            self._expect_alone()
+            try:
+                self._replace(weights)
+            except OSError:
+                weights.unlink(missing_ok=True)
+                raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock the folder, made if it is missing, while the block writes there."""
         try:
             with exclusive(self._folder):
-                self._expect_alone()
-                self._replace(weights)
+                yield
         except OSError as error:
-            weights.unlink(missing_ok=True)
+            kept = (
+                ""
+                if self._last is None
+                else " The previous one is intact: run the program again to resume."
+            )
             raise LoaderError(
-                f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. "
-                "The previous one is intact: free some space, and run the program again to resume."
+                f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. Give it a "
+                f"folder that can be written, or free some space.{kept}"
             ) from error
 
     def _expect_alone(self) -> None:
@@ -386,6 +414,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             "format": _FORMAT,
             "epoch": self._epoch + done,
             "steps": 0 if done else self._steps_before + self._steps,
+            "rows": 0 if done else self._rows_before + self._rows(),
             "metrics": {}
             if done
             else {n: v.numpy().tolist() for n, v in _metrics_of(self.model).items()},
@@ -447,7 +476,7 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
         raise LoaderError(
             f"Expected a checkpoint in {path}. Received: {error} Remove the folder to start afresh."
         ) from error
-    keys = {"format", "epoch", "steps", "weights", "sum_of_weights"}
+    keys = {"format", "epoch", "steps", "rows", "weights", "sum_of_weights"}
     keys |= {"seeds", "loader", "fits", "data", "callbacks", "best"}
     keys |= {"metrics", "optimizer", "learning_rate"}
     known = content.keys() == keys and content["format"] == _FORMAT

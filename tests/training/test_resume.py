@@ -182,6 +182,27 @@ def test_no_checkpoint_is_made_of_nan(tmp_path, save_freq):
     assert all(np.isfinite(weights).all() for weights in fresh.get_weights())
 
 
+@pytest.mark.parametrize("entry", ["train", "fit"])
+@pytest.mark.parametrize("folder", ["/proc/run", "file/run"])
+def test_a_folder_that_cannot_be_written_is_an_error_before_the_first_step(
+    tmp_path, monkeypatch, entry, folder
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    model, loader = make(write(tmp_path / "data", 200))
+    model.compile("adam", "binary_crossentropy")
+    calls = {
+        "train": lambda: train(model, loader, checkpoint=folder),
+        "fit": lambda: model.fit(
+            loader, callbacks=[LoaderCheckpoint(loader, folder)], shuffle=False
+        ),
+    }
+    with pytest.raises(LoaderError, match=f"write a checkpoint to {folder}. Received: ") as raised:
+        calls[entry]()
+    assert int(model.optimizer.iterations) == 0
+    assert "intact" not in str(raised.value)  # there is none
+
+
 class Crash(keras.callbacks.Callback):
     """End the run as a crash would, with an error, in an epoch."""
 
@@ -336,6 +357,23 @@ def test_metrics_of_a_resumed_epoch_are_those_of_all_its_rows(noise, tmp_path, m
     assert np.mean(resumed.loss_curve) == pytest.approx(np.mean(whole["loss"][1:]), rel=1e-5)
 
 
+def test_rows_before_an_interruption_are_counted_over_all_workers(tmp_path):
+    """Three workers stop after two batches of 20, then two after one: 160 rows, of which each of two has 80."""
+    data, found = write(tmp_path / "data", 400), []
+    for workers, batches in ((3, 2), (2, 1), (2, 1), (1, 1)):
+        model, _ = make(data)
+        loader = KerasSequenceLoader(
+            data, 20, ["label"], cat_names=["userId"], cont_names=["age"], seed=3, global_size=workers,
+            global_rank=0,
+        )  # fmt: skip
+        model.compile("adam", "binary_crossentropy")
+        saver = LoaderCheckpoint(loader, tmp_path / "run")
+        saver.restore(model)
+        found.append(saver.rows_before)
+        model.fit(loader, callbacks=[Pause(0, batches - 1), saver], verbose=0, shuffle=False)
+    assert found == [0, 120 / 2, 160 / 2, 200]
+
+
 def test_a_learning_rate_that_is_given_anew_counts(noise, tmp_path):
     """An equal one is that of the callbacks: see the test above."""
     rates = [0.01, 0.002, 0.002]
@@ -390,6 +428,29 @@ def test_a_callback_ends_the_run_with_the_last_batch_of_a_resumed_epoch(noise, t
         with contextlib.suppress(KeyboardInterrupt):
             train(model, loader, epochs=4, callbacks=[callback], checkpoint=saver)
     assert int(model.optimizer.iterations) == 8
+
+
+class Pause(Crash):
+    """End the run within an epoch, as a job does whose time is over."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        del logs
+        self.model.stop_training = (self.epoch, batch) == self.at
+
+
+def test_an_epoch_that_a_callback_stops_is_counted_once(noise, tmp_path):
+    """A part of an epoch is no epoch for ReduceLROnPlateau and EarlyStopping; a whole one is, stopped or not."""
+
+    def run(name, *more):
+        callbacks = [plateau(), stopping(), *more]
+        return patient_run(tmp_path / name, noise, callbacks, patience=None)
+
+    whole, _, rate = run("whole")
+    for at in ((1, 2), (2, 0), (3, 3)):
+        run("paused", Pause(*at))
+    resumed, _, resumed_rate = run("paused")
+    assert_same(resumed, whole)
+    assert resumed_rate == rate
 
 
 def test_weights_that_are_swapped_after_an_epoch_are_refused(noise, tmp_path):

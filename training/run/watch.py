@@ -27,7 +27,7 @@ class _Call:
     epoch: int
     first: int
     last: int
-    rows: int  # of the epoch so far
+    rows: float  # of the epoch so far, a worker's share
     loss: float
 
     def __str__(self) -> str:
@@ -158,8 +158,8 @@ class Watch(keras.callbacks.Callback):
 
     def loss_curve(self) -> tuple[float, ...]:
         """Mean losses of intervals of equally many rows, from the running means that Keras logs."""
-        rows, totals = [0], [0.0]  # since the run began
-        epoch, before = 0, (0, 0.0)
+        rows, totals = [0.0], [0.0]  # since the run began
+        epoch, before = 0, (0.0, 0.0)
         for call in self._calls:
             if call.epoch != epoch:
                 epoch, before = call.epoch, (rows[-1], totals[-1])
