@@ -199,6 +199,7 @@ def remembering():
     return keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
 
 
+@pytest.mark.filterwarnings("ignore:The model cannot be exported")
 def test_the_state_of_an_rnn_is_kept_between_batches(batches):
     dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     plain, trained = remembering(), remembering()
