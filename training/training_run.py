@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from loader.tensorflow.sized_dataset import SizedDataset
@@ -22,7 +21,7 @@ from training.parallel.agreement import agree, setting
 from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
-from training.run.class_weight import check_class_weight, weighted, with_weights
+from training.run.class_weight import weighted
 from training.run.data_check import check_data, check_end
 from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
@@ -80,9 +79,10 @@ def train(
         loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy". Of
             several outputs one for all, or output -> loss; an output without one is not trained.
         metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
-            of each, or output -> metrics. None for the area under the ROC curve of outputs that are
-            probabilities, by their loss. That is Keras' estimate from 200 thresholds; where predictions
-            lie close together, pass `keras.metrics.AUC(num_thresholds=10_000)`.
+            of each, or output -> metrics, or lists of metrics in their order. None for the area
+            under the ROC curve of outputs that are probabilities, by their loss. That is Keras'
+            estimate from 200 thresholds; where predictions lie close together, pass
+            `keras.metrics.AUC(num_thresholds=10_000)`.
         loss_weights: of several outputs: output -> weight of its loss in their sum, else 1.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
             1: 20.0}` for rare positives; where labels have a value for each class, number of the class
@@ -90,8 +90,8 @@ def train(
             then those for data in which positives are that many times more frequent.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
-            its tables, without regularizers on tables, spectral normalization, a `train_step`,
-            `call` or `compute_loss` of its own, or a `tf.distribute` strategy. Several workers
+            its tables, without regularizers on tables, spectral normalization, stateful RNNs, a
+            `train_step`, `call` or `compute_loss` of its own, or a `tf.distribute` strategy. Several workers
             require it.
         precision: the dtype of the dense layers' computation: "float32", or with the split step,
             which it then requires, "bfloat16" or "float16".
@@ -201,11 +201,11 @@ def train(
             model.optimizer.finalize_variable_values(model.trainable_variables)
             _end_early_stopping(model, deciding)
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
-        data, weights = _weighted(train_data, class_weight, losses, model)
+        data = weighted(train_data, class_weight, losses, output_widths(model))
         data = uncast(model, data) if validate_ids else data
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
         with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
-            history = _fit(model, data, validation_data, weights, epochs, first, followers)
+            history = _fit(model, data, validation_data, epochs, first, followers)
     mixing = train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
     return _report(history, watch, mixing)
 
@@ -311,31 +311,10 @@ def _saver(
     )
 
 
-def _weighted(
-    data: Any, class_weight: Any, losses: Mapping[str, Any], model: keras.Model
-) -> tuple[Any, Any]:
-    """The data, and the part of class_weight that is left for Keras."""
-    if class_weight is None:
-        return data, None
-    check_class_weight(class_weight, losses, output_widths(model))
-    if isinstance(data, tf.data.Dataset):
-        return weighted(data, class_weight, losses), None
-    if isinstance(data, (tuple, list)):
-        return with_weights(data, class_weight, losses), None
-    if len(losses) == 1 and not isinstance(data, tf.distribute.DistributedDataset):
-        return data, dict(class_weight)
-    raise TrainingError(
-        "Expected data that is not distributed yet, and for several outputs no PyDataset, to weigh "
-        f"rows by class_weight. Received: {type(data).__name__}. Weigh them before, as triples "
-        "(x, y, weights): strategy.distribute_datasets_from_function(lambda _: train_data.map(weigh))."
-    )
-
-
 def _fit(
     model: keras.Model,
     data: Any,
     validation_data: Any,
-    class_weight: Any,
     epochs: int,
     first: int,
     callbacks: Sequence[keras.callbacks.Callback],
@@ -345,7 +324,6 @@ def _fit(
         x,
         y,
         sample_weight=sample_weight,
-        class_weight=class_weight,
         validation_data=validation_data,
         epochs=epochs,
         initial_epoch=first,

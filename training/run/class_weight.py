@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
@@ -25,35 +26,71 @@ _NUMBERED = keras.losses.sparse_categorical_crossentropy
 
 
 def weighted(
-    dataset: tf.data.Dataset, class_weight: Mapping[Any, Any], losses: Mapping[str, Any]
-) -> tf.data.Dataset:
-    """The dataset with a weight for each row.
+    data: Any, class_weight: Any, losses: Mapping[str, Any], classes: Mapping[str, int | None]
+) -> Any:
+    """The data with a weight for each row.
 
-    Keras' own argument reads ahead on the host, which a loader on a GPU does not allow.
+    Keras' own argument reads ahead on the host, which a loader on a GPU does not allow, rounds labels, and
+    takes steps for classes.
 
     Args:
-        dataset: of pairs (x, y) of features and one label (N, 1), or several.
-        class_weight: label -> weight; other labels have weight 1. Of several, name -> such weights.
+        data: pairs (x, y) of features and one label (N, 1), or several: a dataset, a `PyDataset`, or arrays.
+        class_weight: label -> weight; other labels have weight 1. Of several, name -> such weights. None to
+            leave the data as they are.
         losses: the loss of each output by its name, in the order of labels without names.
+        classes: the width of each output by its name.
 
     Raises:
-        TrainingError: rows that already have weights, or labels that are no classes.
+        TrainingError: data that is distributed, rows that already have weights, labels that are no classes, or
+            weights that are below zero, not finite, or of labels that the losses do not take.
 
     Example:
         >>> data = tf.data.Dataset.from_tensors(({"userId": [[5], [6]]}, [[0], [1]]))
-        >>> _, _, weights = next(iter(weighted(data, {1: 20.0}, {"": "binary_crossentropy"})))
+        >>> data = weighted(data, {1: 20.0}, {"": "binary_crossentropy"}, {"": 1})
+        >>> _, _, weights = next(iter(data))
         >>> weights.numpy().tolist()
         [[1.0], [20.0]]
     """
+    if class_weight is None:
+        return data
+    _check_all(class_weight, losses, classes)
 
     @tf.autograph.experimental.do_not_convert  # it would wrap the error
     def weigh(*batch: Any) -> tuple[Any, Any, Any]:
-        return with_weights(batch, class_weight, losses)
+        return _with_weights(batch, class_weight, losses)
 
-    return dataset.map(weigh)
+    if isinstance(data, tf.data.Dataset):
+        return data.map(weigh)
+    if isinstance(data, keras.utils.PyDataset):
+        return _Weighted(data, weigh)
+    if isinstance(data, (tuple, list)):
+        return weigh(*data)
+    raise TrainingError(
+        "Expected data that is not distributed yet, to weigh rows by class_weight. "
+        f"Received: {type(data).__name__}. Weigh them before, as triples "
+        "(x, y, weights): strategy.distribute_datasets_from_function(lambda _: train_data.map(weigh))."
+    )
 
 
-def with_weights(
+class _Weighted(keras.utils.PyDataset):
+    """Batches of another, each with its weights."""
+
+    def __init__(self, data: keras.utils.PyDataset, weigh: Callable[..., Any]) -> None:
+        super().__init__(data.workers, data.use_multiprocessing, data.max_queue_size)
+        self._data = data
+        self._weigh = weigh
+        self.on_epoch_begin = data.on_epoch_begin
+        self.on_epoch_end = data.on_epoch_end
+
+    @property
+    def num_batches(self) -> int | None:
+        return self._data.num_batches
+
+    def __getitem__(self, index: int) -> Any:
+        return self._weigh(*self._data[index])
+
+
+def _with_weights(
     batch: Sequence[Any], class_weight: Mapping[Any, Any], losses: Mapping[str, Any]
 ) -> tuple[Any, Any, Any]:
     """The triple (x, y, weights) of a pair (x, y): see `weighted`."""
@@ -71,16 +108,10 @@ def with_weights(
     return x, y, weights if by_name is y else tuple(weights.values())
 
 
-def check_class_weight(
+def _check_all(
     class_weight: Any, losses: Mapping[str, Any], classes: Mapping[str, int | None]
 ) -> None:
-    """Raise TrainingError unless it has weights of at least zero for labels that the losses take.
-
-    Args:
-        class_weight: label -> weight; of several outputs name -> such weights.
-        losses: the loss of each output by its name.
-        classes: the width of each output by its name.
-    """
+    """Raise TrainingError unless it has weights of at least zero for labels that the losses take."""
     if len(losses) == 1:
         (loss,) = losses.values()
         _check(class_weight, loss, next(iter(classes.values()), None))
@@ -126,13 +157,15 @@ def _check(class_weight: Any, loss: Any, classes: int | None) -> None:
         )
 
 
-def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> tf.Tensor:
+def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> Any:
     """The weight of each row of a label, or of each of its steps."""
-    classes, function = tf.convert_to_tensor(y), function_of(loss)
+    # Arrays stay arrays: a process that Keras forks to read a PyDataset cannot use TensorFlow.
+    on, classes = (keras.ops, y) if tf.is_tensor(y) else (np, np.asarray(y))
+    function = function_of(loss)
     if function in _BY_CLASS:
-        classes = tf.argmax(classes, axis=-1)
+        classes = on.argmax(classes, axis=-1)
     elif function is not _NUMBERED and (
-        class_weight and classes.shape.rank != 1 and classes.shape[-1] != 1
+        class_weight and len(classes.shape) != 1 and classes.shape[-1] != 1
     ):
         shape = ", ".join("N" if n is None else str(n) for n in classes.shape)
         raise TrainingError(
@@ -140,7 +173,7 @@ def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> tf.Tensor:
             f"({shape}) for {getattr(function, '__name__', function)}, which has one loss for all numbers "
             "of the last axis. Give weights of your own, as triples (x, y, weights)."
         )
-    weights = tf.ones_like(classes, tf.float32)
+    weights = on.ones_like(classes, dtype="float32")
     for label, weight in class_weight.items():
-        weights = tf.where(tf.equal(tf.cast(classes, tf.float32), float(label)), weight, weights)
+        weights = on.where(on.equal(classes, float(label)), np.float32(weight), weights)
     return weights

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
+from training.private import mask_of
 
 CHANCES = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)
+_NUMBERED = keras.losses.sparse_categorical_crossentropy
 
 
 class LabelValues:
@@ -42,13 +44,20 @@ class LabelValues:
         # it after each call of steps. Zero is never wrong.
         self._found = tf.Variable(tf.zeros([len(losses) + 1]), trainable=False)
 
-    def look(self, y: Any, weight: Any) -> None:
-        """Keep an unsuitable label of each output, and a negative weight."""
-        labels = {**y} if isinstance(y, Mapping) else keras.tree.flatten(y)
-        if not isinstance(labels, dict) or len(labels) == len(self._losses) == 1:
-            labels = dict(zip(self._losses, keras.tree.flatten(labels), strict=False))
+    def look(self, y: Any, weight: Any, y_pred: Any = None) -> None:
+        """Keep an unsuitable label of each output, and a negative weight.
+
+        Args:
+            y: labels.
+            weight: the weights of rows, or of their steps; a label whose weight is 0 may have any value.
+            y_pred: predictions, whose masks of Keras leave out labels as well.
+        """
+        labels, *counted = (
+            self._by_output(part) for part in (y, weight, keras.tree.map_structure(mask_of, y_pred))
+        )
         found = [
-            self._unsuitable(name, labels[name]) if name in labels else 0.0 for name in self._losses
+            self._unsuitable(name, labels[name], [each[name] for each in counted])
+            for name in self._losses
         ]
         weights = [_extreme(w, w < 0) for w in keras.tree.flatten(weight) if w is not None]
         now = tf.stack([*found, tf.reduce_min(tf.stack([0.0, *weights]))])
@@ -82,16 +91,27 @@ class LabelValues:
                 "least value. Clip them: tf.maximum(weights, 0.0)."
             )
 
-    def _unsuitable(self, name: str, label: Any) -> Any:
+    def _by_output(self, part: Any) -> dict[str, Any]:
+        """A part of a batch by the names of the outputs; one that is given alone is for each of them."""
+        if isinstance(part, Mapping) and not len(part) == len(self._losses) == 1:
+            return {name: part.get(name) for name in self._losses}
+        parts = keras.tree.flatten(part)
+        if len(parts) < len(self._losses):
+            parts = [parts[0]] * len(self._losses)
+        return dict(zip(self._losses, parts, strict=False))
+
+    def _unsuitable(self, name: str, label: Any, counted: Sequence[Any]) -> Any:
         """A label that the loss does not take, else 0."""
-        number, loss = tf.cast(label, tf.float32), self._losses[name]
-        if loss in CHANCES:
-            return _extreme(number, (number < 0) | (number > 1))
-        if loss is not keras.losses.sparse_categorical_crossentropy:
+        loss, count = self._losses[name], self._classes.get(name)
+        if label is None or loss not in (*CHANCES, _NUMBERED):
             return 0.0
-        wrong = number != tf.floor(number)
-        if (count := self._classes.get(name)) is not None:
-            wrong |= (number < 0) | (number >= count)
+        number = tf.cast(label, tf.float32)
+        wrong = number != tf.floor(number) if loss is _NUMBERED else (number < 0) | (number > 1)
+        for weight in counted:
+            if weight is not None:
+                wrong &= _as_labels(weight, number) != 0
+        if loss is _NUMBERED and count is not None:  # its loss is NaN, which no weight removes
+            wrong |= ~((number >= 0) & (number < count))
         if (ignored := self._ignored[name]) is not None:
             wrong &= number != ignored
         return _extreme(number, wrong)
@@ -102,7 +122,8 @@ def no_such_class(count: int, received: str) -> TrainingError:
     return TrainingError(
         f"Expected labels from 0 to {count - 1}, as the output has {count} classes. Received: {received}. "
         "Give the output layer a unit for each class, numbered from 0: for ids of ops.Categorify their "
-        "cardinality, a property of the label's column in workflow.output_schema."
+        "cardinality, a property of the label's column in workflow.output_schema. To leave out rows of one "
+        "label: keras.losses.SparseCategoricalCrossentropy(ignore_class=label)."
     )
 
 
@@ -110,6 +131,12 @@ def function_of(loss: Any) -> Any:
     """Keras' function of a loss or of its name; None or the loss itself if it is none of Keras'."""
     found = None if loss is None else keras.losses.get(loss)
     return getattr(found, "fn", found)
+
+
+def _as_labels(weight: Any, label: tf.Tensor) -> tf.Tensor:
+    """A weight or mask with the axes of the labels, of which Keras drops or adds the last."""
+    weight, more = tf.cast(weight, tf.float32), len(label.shape) - len(weight.shape)
+    return weight[..., 0] if more < 0 else weight[(..., *[tf.newaxis] * more)]
 
 
 def _extreme(values: Any, chosen: Any) -> Any:

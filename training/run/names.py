@@ -41,8 +41,8 @@ def compile_settings(
     Args:
         optimizer: an optimizer or its name.
         loss: a loss or its name; for each of several outputs also by name, or in order.
-        metrics: metrics or their names, which each output has, or by the name of an output; None for
-            AUC, where the loss does not say that the output is no probability.
+        metrics: metrics or their names, which each output has, or a list of them for each output, by name
+            or in order; None for AUC, where the loss does not say that the output is no probability.
         loss_weights: the weight of each output's loss in their sum, by name or in order.
         outputs: the names of the model's outputs; none if it has one, or they are unknown.
 
@@ -106,8 +106,10 @@ def _of_outputs(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
                 f"Expected {what} {has}. Received: {listed(unknown)}.{did_you_mean(unknown, known)}"
             )
         return {name: given.get(name) for name in names}
-    # A list of metrics is for each output.
-    if isinstance(given, (list, tuple)) and what != "metrics":
+    # A list of metrics is for each output, unless it holds lists.
+    if isinstance(given, (list, tuple)) and (
+        what != "metrics" or (len(names) > 1 and any(isinstance(m, (list, tuple)) for m in given))
+    ):
         if len(given) != len(names):
             raise TrainingError(
                 f"Expected {what} for each of the model's {len(names)} outputs. Received: {given!r}."

@@ -21,7 +21,7 @@ class RowCount:
         >>> rows = RowCount()
         >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         >>> model.compile("sgd", "mse")
-        >>> with rows.counting(model, lambda y, weight: None):
+        >>> with rows.counting(model, lambda *batch: None):
         ...     _ = model.fit(tf.zeros((70, 1)), tf.zeros((70, 1)), verbose=0)
         >>> rows.take()
         70
@@ -43,18 +43,19 @@ class RowCount:
         return count
 
     @contextmanager
-    def counting(self, model: keras.Model, look: Callable[[Any, Any], None]) -> Iterator[None]:
+    def counting(self, model: keras.Model, look: Callable[..., None]) -> Iterator[None]:
         """Count while the block runs; the model is restored when it ends.
 
         Args:
             model: the model that is trained.
-            look: called in each step with the labels and the weights of the rows.
+            look: called in each step with the labels, the weights of the rows, and the predictions, if the step is
+                Keras' or ours.
         """
         own, compute = model.train_step, model.compute_metrics
 
         def counted(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
             self._add(x, y)
-            look(y, sample_weight)
+            look(y, sample_weight, y_pred)
             return compute(x, y, y_pred, sample_weight=sample_weight)
 
         def step(data: Any) -> Any:

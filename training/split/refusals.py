@@ -33,15 +33,23 @@ def expect_no_losses(found: Sequence[object]) -> None:
         )
 
 
-def expect_no_normalized_weights(tower: keras.Model) -> None:
-    """Raise TrainingError if a layer assigns weights that are trained, as the step assigns none."""
-    normalized = [
-        layer.name
-        for layer in layers_of(tower)
-        if isinstance(layer, keras.layers.SpectralNormalization)
-    ]
+def expect_no_assignments(tower: keras.Model) -> None:
+    """Raise TrainingError if a layer of Keras assigns what the step cannot: trained weights, or unknown state."""
+    layers = layers_of(tower)
+    normalized = [x.name for x in layers if isinstance(x, keras.layers.SpectralNormalization)]
     if normalized:
         raise _assigned(normalized)
+    if stateful := [layer.name for layer in layers if getattr(layer, "stateful", False)]:
+        raise _unknown(f"{', '.join(stateful)} with stateful=True")
+
+
+def expect_known(state: Sequence[keras.Variable], scope: keras.StatelessScope) -> None:
+    """Raise TrainingError if a layer has assigned a variable that is not among these: it would be lost."""
+    if scope.state_mapping.keys() - {id(variable) for variable in state}:
+        raise _unknown(
+            "one that assigns another, such as the seed of keras.random, which calls without a seed have in "
+            "common: give them a keras.random.SeedGenerator that is an attribute of the layer"
+        )
 
 
 def expect_not_assigned(
@@ -78,4 +86,11 @@ def _assigned(names: Sequence[str]) -> TrainingError:
     return TrainingError(
         "Expected layers that do not assign weights that are trained, to split the step. "
         f"Received: {', '.join(names)}. Use split=False, if there is one worker."
+    )
+
+
+def _unknown(received: str) -> TrainingError:
+    return TrainingError(
+        "Expected layers that assign only variables of model.variables, to split the step. "
+        f"Received: {received}. Use split=False, if there is one worker."
     )

@@ -22,8 +22,9 @@ from training.split.faster_dense import concatenated
 from training.split.precision import faster
 from training.split.refusals import (
     expect_keras_own_step,
+    expect_known,
+    expect_no_assignments,
     expect_no_losses,
-    expect_no_normalized_weights,
     expect_not_assigned,
     expect_state,
 )
@@ -243,6 +244,8 @@ class SplitStep:
                 border = self._look_up(given) if joined else _masked(map(_joined, given), masks)
                 outputs, loss = self._forward(border, y, weight, scope)
                 expect_not_assigned(self._target.trainable_variables, trainable, scope)
+                parts = (self.parts.tower, self._target)
+                expect_known([v for p in parts for v in (*p.variables, *self._state(p))], scope)
                 scaled = self.model.optimizer.scale_loss(loss)
                 self._track_loss(loss, _rows(given, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
@@ -309,7 +312,7 @@ def cut_for_training(model: keras.Model) -> SplitModel:
     """
     parts = cut(model)
     expect_keras_own_step(model)
-    expect_no_normalized_weights(parts.tower)
+    expect_no_assignments(parts.tower)
     regularizers = (getattr(each, "activity_regularizer", None) for each in layers_of(parts.lookup))
     expect_no_losses([regularizer for regularizer in regularizers if regularizer is not None])
     regularized = [

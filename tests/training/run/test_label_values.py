@@ -145,3 +145,100 @@ def test_a_class_that_the_loss_leaves_out_may_be_beyond_the_output():
     labels.look({"a": tf.constant([[-2], [3]]), "b": tf.constant([[9], [-1]])}, None)
     with pytest.raises(TrainingError, match=r"0 to 3, .*Received: -2\."):
         labels.check()
+
+
+def trained_without(kept, weights, labels, activation="sigmoid", outputs=1):
+    """The loss and the weights that training finds, and those of Keras with 0.5 as label of the others."""
+    found = []
+    for own in (True, False):
+        model = network(1, activation, outputs)
+        y = labels if own else np.where(kept, labels, 0.5).astype("float32")
+        if own:
+            report = train(
+                model, tf.data.Dataset.from_tensors((X, y, weights)), optimizer="sgd", metrics=[]
+            )
+            loss = report.history["loss"][0]
+        else:
+            model.compile("sgd", "binary_crossentropy")
+            loss = model.fit(X, y, sample_weight=weights, batch_size=64, verbose=0).history["loss"][
+                0
+            ]
+        found.append([loss, *model.get_weights()])
+    return found
+
+
+@pytest.mark.parametrize("shape", [(64,), (64, 1)], ids=str)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_labels_of_rows_without_weight_are_left_out(shape, rank):
+    kept = np.arange(64) % 3 > 0
+    labels = np.where(kept, CLASSES[:, 0] % 2, -1).reshape((64, 1)[:rank])
+    weights = kept.astype("float32").reshape(shape)
+    for own, other in zip(
+        *trained_without(kept.reshape(labels.shape), weights, labels), strict=True
+    ):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-7)
+    weights[0] = 1.0
+    with pytest.raises(TrainingError, match=r"labels from 0 to 1 .*Received: -1\."):
+        train(network(1, "sigmoid"), (X, labels, weights))
+
+
+STEPS = np.arange(64 * 3).reshape(64, 3) % 2
+LEFT_OUT = np.arange(64 * 3).reshape(64, 3) % 5 == 0
+
+
+def network_of_steps(*, masked):
+    """A network of rows (64, 3, 2), whose mask leaves out steps of zeros."""
+    keras.utils.set_random_seed(3)
+    a = keras.Input((3, 2), name="a")
+    hidden = keras.layers.Masking()(a) if masked else a
+    return keras.Model({"a": a}, keras.layers.Dense(1, "sigmoid")(hidden))
+
+
+@pytest.mark.filterwarnings("ignore:The model cannot be exported")
+@pytest.mark.parametrize("masked", [False, True], ids=["weights", "mask"])
+@pytest.mark.parametrize("split", [True, False], ids=["split", "keras"])
+def test_labels_of_steps_without_weight_or_behind_a_mask_are_left_out(masked, split):
+    x = np.random.default_rng(1).random((64, 3, 2)).astype("float32")
+    x[LEFT_OUT] = 0.0
+    weights = () if masked else ((~LEFT_OUT).astype("float32"),)
+    labels = np.where(LEFT_OUT, -1, STEPS)[..., np.newaxis]
+    model = network_of_steps(masked=masked)
+    chances = model.predict({"a": x}, verbose=0)[..., 0]
+    entropies = -np.log(np.where(STEPS, chances, 1 - chances))[~LEFT_OUT]
+    expected = entropies.mean() if masked else entropies.sum() / LEFT_OUT.size
+    report = train(
+        model,
+        tf.data.Dataset.from_tensors(({"a": x}, labels, *weights)),
+        optimizer=keras.optimizers.SGD(0.0), metrics=[], split=split,
+    )  # fmt: skip
+    assert report.history["loss"] == pytest.approx([expected], rel=1e-5)
+    wrong = np.where(LEFT_OUT[..., np.newaxis], -1, 2 * labels)
+    with pytest.raises(TrainingError, match=r"labels from 0 to 1 .*Received: 2\."):
+        train(model, ({"a": x}, wrong, *weights), metrics=[], split=split)
+
+
+@pytest.mark.parametrize("form", ["names", "order", "one for all"])
+def test_each_output_leaves_out_its_own_rows(form):
+    model, kept = network(1, "sigmoid", 2), (np.arange(64) % 3 > 0).reshape(64, 1)
+    labels = {"y0": np.where(kept, CLASSES % 2, -1), "y1": CLASSES % 2}
+    weights = {"y0": kept.astype("float32"), "y1": np.ones((64, 1), "float32")}
+    if form != "names":
+        model = keras.Model(model.input, list(model.output.values()))
+        labels = tuple(labels.values())
+    given = {"names": weights, "order": tuple(weights.values()), "one for all": weights["y0"]}[form]
+    assert train(model, tf.data.Dataset.from_tensors((X, labels, given))).samples == 64
+    if form != "one for all":
+        turned = dict(zip(weights, reversed(weights.values()), strict=True))
+        given = turned if form == "names" else tuple(turned.values())
+        with pytest.raises(TrainingError, match=r"in 'y0.*'\. Received: -1\."):
+            train(model, tf.data.Dataset.from_tensors((X, labels, given)))
+
+
+def test_a_class_beyond_the_output_is_refused_also_without_weight():
+    """TensorFlow's loss of it is NaN or an error, which no weight removes."""
+    labels = LabelValues({"": "sparse_categorical_crossentropy"}, {"y": 4})
+    labels.look(tf.constant(changed(CLASSES, 1.5)), tf.constant(changed(np.ones(64), 0.0)))
+    labels.check()
+    labels.look(tf.constant(changed(CLASSES, 4)), tf.constant(changed(np.ones(64), 0.0)))
+    with pytest.raises(TrainingError, match=r"labels from 0 to 3, .*Received: 4\..*ignore_class"):
+        labels.check()

@@ -215,6 +215,17 @@ def test_each_output_has_its_own_loss_and_metrics(named, weights, buy, in_order)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+@pytest.mark.parametrize("second", [["mean_absolute_error"], None], ids=["both", "one"])
+def test_a_list_of_lists_has_the_metrics_of_each_output(named, second):
+    report, predicted = measured(named, LABELS, metrics=[["accuracy"], second])
+    expected = {"click_accuracy": ((predicted["click"] > 0.5) == LABELS["click"]).mean()}
+    if second:
+        expected["buy_mean_absolute_error"] = np.abs(predicted["buy"] - LABELS["buy"]).mean()
+    found = {name: values[0] for name, values in report.history.items() if "loss" not in name}
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
 def test_auc_is_measured_of_probabilities(named):
     losses = {"click": "binary_focal_crossentropy", "buy": "huber"}
     report, _ = measured(named, AMOUNT, loss=losses)
@@ -262,6 +273,7 @@ def test_rows_are_weighed_by_the_label_of_an_output(named, kind):
         ({"loss": {"click": "msee", "buy": "mse"}}, "loss as an object of Keras.*'msee'"),
         ({"metrics": {"other": ["auc"]}}, "metrics by the names.*Received: other"),
         ({"metrics": {"click": "auc"}}, "metrics as a list.*Received: 'auc'"),
+        ({"metrics": [["auc"]]}, r"metrics for each of the model's 2 outputs.*\[\['auc'\]\]"),
         ({"metrics": {"click": ["acu"]}}, "metric as an object.*Did you mean 'auc'"),
         ({"loss_weights": {"clik": 2.0}}, "loss_weights by the names.*Did you mean 'click'"),
         ({"loss_weights": [1.0]}, "loss_weights for each of the model's 2"),

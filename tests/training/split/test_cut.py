@@ -191,6 +191,50 @@ def test_a_layer_that_assigns_a_weight_is_refused(batches):
         model.fit(dataset, verbose=0, shuffle=False)
 
 
+def remembering():
+    """A model that begins a batch with the state in which the batch before has ended."""
+    keras.utils.set_random_seed(0)
+    user = keras.Input(batch_shape=(64, 1), name="userId", dtype="int32")
+    x = keras.layers.GRU(4, stateful=True)(keras.layers.Embedding(51, 4)(user))
+    return keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+
+
+@pytest.mark.filterwarnings("ignore:The model cannot be exported")
+def test_the_state_of_an_rnn_is_kept_between_batches(batches):
+    dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    plain, trained = remembering(), remembering()
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy")
+    plain.fit(dataset, verbose=0, shuffle=False)
+    train(trained, dataset, optimizer=keras.optimizers.SGD(0.1))
+    for own, other in zip(trained.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5)
+    expected, found = plain.layers[2].states[0].numpy(), trained.layers[2].states[0].numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert np.abs(expected).min() > 0
+
+
+class Noise(keras.layers.Layer):
+    def __init__(self, seed):
+        super().__init__()
+        self.seed = seed
+
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x), seed=self.seed)
+
+
+def test_a_layer_that_assigns_what_no_model_holds_is_refused(batches):
+    """Keras' common seed, which would give each step the same random numbers."""
+    dataset = batches(64, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    model = functional(hidden=Noise(None))
+    compile_model(model)
+    with pytest.raises(TrainingError, match=r"variables of model.*keras\.random.*split=False"):
+        model.fit(dataset, verbose=0, shuffle=False)
+    own = functional(hidden=Noise(keras.random.SeedGenerator(3)))
+    compile_model(own, optimizers.SGD(0.0))
+    losses = [own.fit(dataset, verbose=0, shuffle=False).history["loss"][0] for _ in range(2)]
+    assert losses[0] != losses[1]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -199,6 +243,7 @@ def test_a_layer_that_assigns_a_weight_is_refused(batches):
         (lambda: functional(OwnLoss), "which defines compute_loss. Use split=False"),
         (lambda: functional(OwnCall), "which defines call. Use split=False"),
         (normalized, "do not assign weights.*Received: spectral_norm.*split=False"),
+        (remembering, r"variables of model.*Received: gru.* with stateful=True\. Use split=False"),
         (subclassed, "functional model.*Received.*split=False, if there is one worker"),
         (regularized, "without a regularizer.*embeddings.*split=False, if there is one worker"),
         (without_weights, "dense layers after its lookups"),
