@@ -63,7 +63,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
 
     def _with_size(self, dataset: tf.data.Dataset, size: int) -> SizedDataset:
         if self.device == "cpu":
-            return SizedDataset(dataset, size)
+            return super()._with_size(dataset, size)
         from loader.tensorflow.batch_spec import MappedDataset  # noqa: PLC0415 - only where there is a GPU
 
         return MappedDataset(dataset, size, self._transport.device)
