@@ -84,11 +84,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
         del name
         epochs = None if count in {None, -1} else check_counts(count=count)[0]
         dataset = _dataset_of(self._epochs, self._transport, epochs)
-        return (
-            dataset
-            if self.device == "cpu"
-            else self._with_size(dataset, int(dataset.cardinality()))
-        )
+        return self._with_size(dataset, int(dataset.cardinality()))
 
     def as_dataset(self) -> tf.data.Dataset:
         """The loader as a plain `tf.data.Dataset` of known length.

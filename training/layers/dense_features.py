@@ -18,7 +18,7 @@ from training.layers.embedding_collection import (
 )
 from training.layers.indicators import count_ids
 from training.layers.numbers import number_count, number_rows, widths_of
-from training.layers.records_fits import RecordsFits
+from training.layers.takes_lists import TakesLists
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
 
@@ -26,7 +26,7 @@ AGGREGATIONS = ("concat", "stack")
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class DenseFeatures(RecordsFits, metaclass=OwnNames):
+class DenseFeatures(TakesLists, metaclass=OwnNames):
     """The embeddings of categorical columns and the continuous columns, joined.
 
     The order of the output is the order of the arguments: first the columns of
@@ -178,10 +178,10 @@ class DenseFeatures(RecordsFits, metaclass=OwnNames):
     def _widths(self) -> dict[str, int]:
         return {} if self.embeddings is None else self.embeddings.widths
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - tables need no shape
         """Create the tables."""
         if self.embeddings is not None:
-            self.embeddings.build(input_shape)
+            self.embeddings.build()
         self.built = True
 
     def call(self, inputs: Mapping[str, Any]) -> tf.Tensor:

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.records_fits import RecordsFits
+from training.layers.takes_lists import TakesLists
 from training.sharding.division import division
 from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
@@ -19,7 +19,7 @@ from workflow.schema.python_number import plain
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class EmbeddingBag(RecordsFits, metaclass=OwnNames):
+class EmbeddingBag(TakesLists, metaclass=OwnNames):
     """Embeddings from one table, with the vectors of a list combined into one vector.
 
     Called with ids of shape (N, 1) it returns a vector for each row. Called with a pair `(values,
@@ -108,9 +108,8 @@ class EmbeddingBag(RecordsFits, metaclass=OwnNames):
         """The vectors of the ids, (input_dim, output_dim)."""
         return self._table.table(self.name)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
         """Create the table."""
-        self.supports_jit = not is_pair(input_shape)  # XLA knows no sum of segments
         self._table.build()
         self.built = True
 
@@ -156,10 +155,6 @@ def check_size(name: str, rows: Any, width: Any) -> None:
 
 def rows_of(shape: Any) -> int | None:
     """The number of rows of a column's shape, or of the shapes of its values and nnzs."""
-    rows: int | None = shape[1][0] if is_pair(shape) else shape[0]
+    pair = bool(shape) and isinstance(shape[0], (tuple, list))
+    rows: int | None = shape[1][0] if pair else shape[0]
     return rows
-
-
-def is_pair(shape: Any) -> bool:
-    """Whether a column's shape is that of a list: the shapes of its values and nnzs."""
-    return bool(shape) and isinstance(shape[0], (tuple, list))

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.layers.embedding_bag import check_size, is_pair, rows_of
-from training.layers.records_fits import RecordsFits
+from training.layers.embedding_bag import check_size, rows_of
+from training.layers.takes_lists import TakesLists
 from training.sharding.division import division
 from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
@@ -22,7 +22,7 @@ from workflow.schema.python_number import plain
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class EmbeddingCollection(RecordsFits, metaclass=OwnNames):
+class EmbeddingCollection(TakesLists, metaclass=OwnNames):
     """Embeddings of many columns of ids, single values and lists.
 
     The tables of all columns of one width are one variable, so that a step gathers, scatters and
@@ -150,12 +150,8 @@ class EmbeddingCollection(RecordsFits, metaclass=OwnNames):
             column, vectors
         )
 
-    def build(self, input_shape: Mapping[str, Any] | None = None) -> None:
+    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - tables need no shape
         """Create the tables."""
-        shapes = input_shape or {}
-        self.supports_jit = not any(
-            is_pair(shapes.get(name)) for name in self.widths
-        )  # as EmbeddingBag
         for table in self._tables:
             table.build()
         self.built = True

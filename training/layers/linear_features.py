@@ -12,12 +12,12 @@ from training.errors import TrainingError
 from training.feature_columns.layer_arguments import read_linear
 from training.layers.embedding_collection import EmbeddingCollection, check_present
 from training.layers.numbers import number_count, number_rows, widths_of
-from training.layers.records_fits import RecordsFits
+from training.layers.takes_lists import TakesLists
 from workflow.schema.own_names import OwnNames
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
-class LinearFeatures(RecordsFits, metaclass=OwnNames):
+class LinearFeatures(TakesLists, metaclass=OwnNames):
     """A linear function of categorical and continuous columns: a weight for each id, and a bias.
 
     The weights of all ids of all columns are one variable. A list sums the weights of its values.
@@ -85,7 +85,7 @@ class LinearFeatures(RecordsFits, metaclass=OwnNames):
         """Create the weights; the shape of a continuous column says how many it needs."""
         check_present(self.name, self._names, input_shape)
         if self.weights_of_ids is not None:
-            self.weights_of_ids.build(input_shape)
+            self.weights_of_ids.build()
         if self.continuous:
             width = sum(number_count(n, input_shape[n], k) for n, k in self.continuous.items())
             self.kernel = self.add_weight(name="kernel", shape=(width, 1), initializer="zeros")

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.errors import TrainingError
-from training.run.label_values import CHANCES, function_of
+from training.run.label_values import CHANCES, NUMBERED, function_of
 from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
 from workflow.schema.python_number import python_number
@@ -22,7 +22,6 @@ _BY_CLASS = (
     keras.losses.categorical_focal_crossentropy,
     keras.losses.categorical_hinge,
 )
-_NUMBERED = keras.losses.sparse_categorical_crossentropy
 
 
 def weighted(
@@ -145,7 +144,7 @@ def _check(class_weight: Any, loss: Any, classes: int | None) -> None:
     if function in CHANCES:
         expected = "0 and 1, or between them,"
         others = [label for label in class_weight if not 0 <= label <= 1]
-    elif classes and function in (*_BY_CLASS, _NUMBERED):
+    elif classes and function in (*_BY_CLASS, NUMBERED):
         expected = f"the numbers of classes from 0 to {classes - 1},"
         others = [label for label in class_weight if label not in range(classes)]
     else:
@@ -164,7 +163,7 @@ def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> Any:
     function = function_of(loss)
     if function in _BY_CLASS:
         classes = on.argmax(classes, axis=-1)
-    elif function is not _NUMBERED and (
+    elif function is not NUMBERED and (
         class_weight and len(classes.shape) != 1 and classes.shape[-1] != 1
     ):
         shape = ", ".join("N" if n is None else str(n) for n in classes.shape)

@@ -13,7 +13,7 @@ from training.errors import TrainingError
 from training.private import mask_of
 
 CHANCES = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)
-_NUMBERED = keras.losses.sparse_categorical_crossentropy
+NUMBERED = keras.losses.sparse_categorical_crossentropy
 
 
 class LabelValues:
@@ -103,14 +103,14 @@ class LabelValues:
     def _unsuitable(self, name: str, label: Any, counted: Sequence[Any]) -> Any:
         """A label that the loss does not take, else 0."""
         loss, count = self._losses[name], self._classes.get(name)
-        if label is None or loss not in (*CHANCES, _NUMBERED):
+        if label is None or loss not in (*CHANCES, NUMBERED):
             return 0.0
         number = tf.cast(label, tf.float32)
-        wrong = number != tf.floor(number) if loss is _NUMBERED else (number < 0) | (number > 1)
+        wrong = number != tf.floor(number) if loss is NUMBERED else (number < 0) | (number > 1)
         for weight in counted:
             if weight is not None:
                 wrong &= _as_labels(weight, number) != 0
-        if loss is _NUMBERED and count is not None:  # its loss is NaN, which no weight removes
+        if loss is NUMBERED and count is not None:  # its loss is NaN, which no weight removes
             wrong |= ~((number >= 0) & (number < count))
         if (ignored := self._ignored[name]) is not None:
             wrong &= number != ignored

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
+from training.layers.takes_lists import holds_lists
 from training.private import kept_histories, layers_of, node_of
 from training.tables.shared_table import SharedTable
 
@@ -93,21 +94,14 @@ def _compiles(node: Any) -> bool:
     if isinstance(node.operation, keras.layers.Layer):
         parts = layers_of(node.operation)
     tables = [part for part in parts if isinstance(part, SharedTable)]
-    if any(table.is_divided for table in tables) or (tables and _holds_pairs(node)):
+    given = node.arguments
+    takes_lists = holds_lists((*given.args, *given.kwargs.values()))
+    if any(table.is_divided for table in tables) or (tables and takes_lists):
         return False
     return all(
         getattr(part, "supports_jit", True) and not getattr(part, "validate_ids", False)
         for part in parts
     )
-
-
-def _holds_pairs(node: Any) -> bool:
-    """Whether a layer of ours received lists: pairs of values and row lengths."""
-    for given in (*node.arguments.args, *node.arguments.kwargs.values()):
-        columns = given.values() if isinstance(given, dict) else [given]
-        if any(isinstance(column, (tuple, list)) for column in columns):
-            return True
-    return False
 
 
 def _outside(model: keras.Model) -> set[int]:

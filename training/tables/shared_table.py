@@ -229,9 +229,6 @@ class SharedTable(keras.layers.Layer):
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
-        self.supports_jit = (
-            False  # Keras compiles what it can by XLA, which knows no sum of segments
-        )
         looked_up(self.embeddings, None)
         rows, bags, counts = [], [], []
         for number, (name, (values, nnzs)) in enumerate(columns.items()):

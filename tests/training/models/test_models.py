@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError, model_signature, models, save_model, train
+from training.layers import EmbeddingBag
 from training.private import layers_of
 from workflow.embedding_sizes import get_embedding_sizes
 from workflow.schema.schema import ColumnSchema, Schema
@@ -46,6 +47,18 @@ def test_keras_may_compile_by_xla_what_has_no_lists(make, lists):
     x["tags"] = (tf.constant([[1]]), tf.constant([[1]]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="SparseSegmentSum"):
         compiled(x)
+
+
+def test_lists_of_a_later_place_count_too():
+    """Ids come first to the table that a history shares."""
+    item, values, nnzs = (keras.Input((1,), name=n, dtype="int32") for n in ("item", "v", "n"))
+    table = EmbeddingBag(9, 2)
+    vectors = [table(item)]
+    assert table.supports_jit
+    vectors.append(table((values, nnzs)))
+    assert not table.supports_jit
+    model = keras.Model([item, values, nnzs], keras.layers.Concatenate()(vectors))
+    assert not keras.models.clone_model(model).get_layer(table.name).supports_jit
 
 
 def test_a_cap_narrows_only_wider_tables(sizes):
