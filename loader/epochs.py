@@ -118,7 +118,9 @@ class Epochs:
         return stream
 
     def close(self) -> None:
-        """End all reading."""
+        """End all reading; in a fork there is none, and memory of a GPU cannot be given back."""
+        if os.getpid() != self._made_in:
+            return
         for stream in list(self._streams):
             stream.close()
         self._end_dropped()

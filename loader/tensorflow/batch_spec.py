@@ -8,7 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from loader.errors import LoaderError
-from loader.tensorflow.private import HandleDataset, element_of, handle_of, parts_of
+from loader.tensorflow.private import (
+    HandleDataset,
+    OwnedIterator,
+    element_of,
+    handle_of,
+    parts_of,
+)
 from loader.tensorflow.sized_dataset import SizedDataset, refuse_reader
 
 Make = Callable[[Sequence[Any]], Any]
@@ -88,9 +94,13 @@ class MappedDataset(SizedDataset):
         self._read = HandleDataset(handle_of(dataset), self._spec, [dataset])
 
     def __iter__(self) -> Any:
-        """One epoch."""
+        """One epoch, by an iterator on the GPU.
+
+        `iter` would place it beside the last transformation, which is on the host: TensorFlow would
+        take the batches for host memory.
+        """
         with tf.device(self._device):
-            return iter(self._read)
+            return OwnedIterator(self._read)
 
     def map(self, map_func: Callable[..., Any], *args: Any, **kwargs: Any) -> MappedDataset:  # noqa: ARG002
         """`tf.data.Dataset.map`; nothing runs in parallel."""

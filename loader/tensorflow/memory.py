@@ -105,22 +105,38 @@ def gpu_megabytes() -> float:
     return float(allowed[0]) if allowed else _megabytes(0, "total")
 
 
+def gpu_uuid() -> str:
+    """The driver's name of the first GPU, which no other GPU has; "" if the driver does not say."""
+    try:
+        return _ask(_name(0), "uuid").strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
 def _megabytes(device: int, kind: str) -> float:
     """Memory of a GPU, from the driver: TensorFlow reports it only once it owns it."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    name = visible.split(",")[device] if visible else str(device)
-    query = [f"--query-gpu=memory.{kind}", "--format=csv,noheader,nounits", f"--id={name}"]
+    name = _name(device)
     try:
-        answer = subprocess.run(  # noqa: S603 - fixed program, name from the environment
-            ["nvidia-smi", *query],  # noqa: S607 - the driver installs it on PATH
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=60,
-        )
-        return float(answer.stdout)
+        return float(_ask(name, f"memory.{kind}"))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise LoaderError(
             f"Expected nvidia-smi to report the {kind} memory of GPU {name}. Received: {error}. "
             "Pass memory_allocation in MB instead of a fraction."
         ) from error
+
+
+def _name(device: int) -> str:
+    """The driver's name for a GPU that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[device] if visible else str(device)
+
+
+def _ask(name: str, field: str) -> str:
+    query = [f"--query-gpu={field}", "--format=csv,noheader,nounits", f"--id={name}"]
+    return subprocess.run(  # noqa: S603 - fixed program, name from the environment
+        ["nvidia-smi", *query],  # noqa: S607 - the driver installs it on PATH
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    ).stdout

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import kernels
 import polars as pl
 import pytest
@@ -126,16 +127,55 @@ def test_an_error_of_a_living_gpu_names_the_rows(opened):
     assert "new process" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", TRANSFORMATIONS)
-@pytest.mark.parametrize("face", FACES)
-def test_a_transformation_on_the_host_is_refused(tmp_path, face, name):
+@pytest.fixture
+def loader(tmp_path):
     frame = pl.DataFrame({"item": list(range(40)), "label": [0, 1] * 20})
     frame.write_parquet(tmp_path / "rows.parquet")
-    loader = KerasSequenceLoader(
+    return KerasSequenceLoader(
         tmp_path, 10, ["label"], cat_names=["item"], shuffle=False, device="gpu:0"
     )
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+@pytest.mark.parametrize("face", FACES)
+def test_a_transformation_on_the_host_is_refused(loader, face, name):
     data, sums = FACES[face](loader)
     with pytest.raises(LoaderError, match=r'map, repeat, take.* device="cpu"'):
         TRANSFORMATIONS[name](data)
     assert len(data) == len(sums)
     assert [int(tf.reduce_sum(x["item"])) for x, _ in data] == sums
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("face", FACES)
+def test_a_compiled_step_takes_its_batches(loader, face, steps):
+    """As Keras' `fit`, whose function takes the iterator; several steps a call are a loop in it."""
+    data, sums = FACES[face](loader)
+
+    @tf.function
+    def taken(iterator):
+        found = tf.TensorArray(tf.int64, steps)
+        for step in tf.range(steps):
+            x, _ = next(iterator)
+            found = found.write(step, tf.cast(tf.reduce_sum(x["item"]), tf.int64))
+        return found.stack()
+
+    for _ in range(2):
+        iterator = iter(data)
+        calls = len(sums) // steps
+        found = [taken(iterator) for _ in range(calls)]
+        assert [int(n) for call in found for n in call] == sums[: calls * steps]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_fit_takes_its_batches(loader, face):
+    data, sums = FACES[face](loader)
+    item = keras.Input((1,), name="item", dtype="int64")
+    same = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    model = keras.Model({"item": item}, same(keras.ops.cast(item, "float32")))
+    model.compile(keras.optimizers.SGD(0.0), lambda _, output: output)
+    fitted = model.fit(data, verbose=0, shuffle=False).history["loss"]
+    assert [*fitted, model.evaluate(data, verbose=0)] == pytest.approx(
+        [sum(sums) / len(sums) / 10] * 2
+    )
+    assert model.predict(data, verbose=0).sum() == pytest.approx(sum(sums))

@@ -254,6 +254,12 @@ def on_cpu_and_gpu():
     return refused(join_workers)
 
 
+def on_one_gpu():
+    """Both workers say that they have the same GPU."""
+    joining.own_device = lambda: Device("GPU", "NVIDIA H100", 81.6, "GPU-1")
+    return refused(join_workers)
+
+
 def fit_rows(workers, rows):
     """One batch of so many rows, or no batch."""
     model = make("single ids")

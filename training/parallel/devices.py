@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from loader.errors import LoaderError
-from loader.tensorflow.memory import gpu_megabytes
+from loader.tensorflow.memory import gpu_megabytes, gpu_uuid
 from training.errors import TrainingError
 from training.parallel.failures import together
 
@@ -29,6 +29,7 @@ class Device:
         kind: "GPU" or "CPU".
         name: the GPU's model; "" of a CPU.
         gigabytes: the memory of a GPU that TensorFlow may take; 0 if it is unknown, and of a CPU.
+        uuid: what no other GPU has; "" if it is unknown, and of a CPU.
 
     Example:
         >>> print(Device("GPU", "NVIDIA H100 80GB HBM3", 81.6), Device("CPU"), sep=", ")
@@ -38,6 +39,7 @@ class Device:
     kind: str
     name: str = ""
     gigabytes: float = 0.0
+    uuid: str = ""
 
     def __str__(self) -> str:
         known = [self.name, f"{self.gigabytes:.3g} GB" if self.gigabytes else ""]
@@ -55,15 +57,15 @@ def own_device() -> Device:
         gigabytes = gpu_megabytes() / 1e3
     except LoaderError:  # a container without the driver's tools
         gigabytes = 0.0
-    return Device("GPU", details.get("device_name", ""), gigabytes)
+    return Device("GPU", details.get("device_name", ""), gigabytes, gpu_uuid())
 
 
 def expect_alike(workers: Workers, own: Device) -> None:
-    """Raise TrainingError on all workers unless their devices are of one kind.
+    """Raise TrainingError on all workers unless their devices are of one kind, and each has its own GPU.
 
     A GPU exchanges through NCCL and a CPU through TensorFlow's ring, so that two kinds would wait for
-    each other until their time limit. GPUs that differ in model or memory only cause a warning, on the
-    first worker.
+    each other until their time limit; and NCCL refuses one GPU for two workers. GPUs that differ in
+    model or memory only cause a warning, on the first worker.
 
     Args:
         workers: several workers, all of which call this.
@@ -73,7 +75,8 @@ def expect_alike(workers: Workers, own: Device) -> None:
         return
     with together(workers):
         texts = workers.collectives.texts(json.dumps(asdict(own)))
-    first, *others = [Device(**json.loads(text)) for text in texts]
+    devices = [Device(**json.loads(text)) for text in texts]
+    first, *others = devices
     for rank, other in enumerate(others, start=1):
         if other.kind != first.kind:
             raise TrainingError(
@@ -81,6 +84,12 @@ def expect_alike(workers: Workers, own: Device) -> None:
                 f"{workers.name(0)}, {other} on {workers.name(rank)}. Give each worker a GPU "
                 "(CUDA_VISIBLE_DEVICES, the driver, and a TensorFlow with CUDA), or none of them "
                 "(CUDA_VISIBLE_DEVICES=-1)."
+            )
+        if other.uuid and other in devices[:rank]:
+            raise TrainingError(
+                f"Expected a GPU of its own for each worker. Received: {other} for both "
+                f"{workers.name(devices.index(other))} and {workers.name(rank)}. Start each process "
+                "with CUDA_VISIBLE_DEVICES=<number of its GPU>, and no more workers than GPUs."
             )
     unlike = [rank for rank, other in enumerate(others, 1) if not _is_like(first, other)]
     if unlike and workers.rank == 0:

@@ -161,6 +161,13 @@ def test_workers_with_and_without_a_gpu_are_an_error_on_all(tmp_path):
         assert "CUDA_VISIBLE_DEVICES=-1" in error
 
 
+def test_workers_that_share_a_gpu_are_an_error_on_all(tmp_path):
+    for error in found_by(start(2, tmp_path, program.on_one_gpu), tmp_path):
+        assert "Received: a GPU (NVIDIA H100, 81.6 GB) for both worker 0 (localhost:" in error
+        assert " and worker 1 (localhost:" in error
+        assert "CUDA_VISIBLE_DEVICES=<number of its GPU>" in error
+
+
 def test_unlike_gpus_are_a_warning_of_the_first_worker(found):
     first, *others = (worker["unlike"] for worker in found)
     for other in others:
