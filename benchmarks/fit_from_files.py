@@ -21,7 +21,7 @@ import argparse
 import os
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -174,27 +174,6 @@ def step_alone(model: keras.Model, one: Any, batch: int) -> Contestant:
 
 
 @dataclass(frozen=True)
-class Feed:
-    """A way to feed a model, and how that is trained.
-
-    Attributes:
-        name: for the table.
-        make: makes the batches.
-        format: of the files.
-        steps: of a run.
-        first: those before that are not timed.
-        model: makes the compiled model.
-    """
-
-    name: str
-    make: Callable[[], Any]
-    format: str
-    steps: int
-    first: int
-    model: Callable[[], keras.Model]
-
-
-@dataclass(frozen=True)
 class Files:
     """The rows in three formats.
 
@@ -224,77 +203,60 @@ def write_formats(folder: Path, files: list[Path], rows: int, batch: int, *, few
     return Files(files, sample, records, sizes)
 
 
-def cpu_feeds(files: Files, batch: int) -> Iterator[Feed]:
-    """The first is what the others are compared with."""
+def cpu_feeds(files: Files, batch: int) -> Iterator[tuple[str, Fit]]:
+    """Fits, each with the format of its files; the first is what the others are compared with."""
+    sizes = {name: (size, 16) for name, size in cardinalities(1_000_000).items()}
 
-    def model() -> keras.Model:
-        sizes = {name: (size, 16) for name, size in cardinalities(1_000_000).items()}
-        made = mlp(sizes, CONTS, hidden=(128, 64))
-        compile_model(made, "adagrad")
-        return made
+    def fit(name: str, batches: Any) -> Fit:
+        model = mlp(sizes, CONTS, hidden=(128, 64))
+        compile_model(model, "adagrad")
+        return Fit(name, model, batches, batch, CPU_STEPS, first=4, warm_up=4)
 
-    def ours() -> Any:
-        return open_loader(files.parquet, batch, drop_last=True, device="cpu").repeat()
-
-    examples = partial(windowed, files.sample, batch, epochs=None)
-    ways = (
-        ("TFRecord, windowed", examples, "tf.train.Example"),
-        (
-            "TFRecord, prebatched, window of 16",
-            lambda: endless(prebatched(files.prebatched, shuffle=True), batch),
-            "prebatched",
-        ),
-        ("ours, from parquet, shuffled", ours, "parquet"),
-    )
-    for name, make, kind in ways:
-        yield Feed(name, make, kind, CPU_STEPS, 4, model)
+    examples = windowed(files.sample, batch, epochs=None)
+    yield "tf.train.Example", fit("TFRecord, windowed", examples)
+    records = endless(prebatched(files.prebatched, shuffle=True), batch)
+    yield "prebatched", fit("TFRecord, prebatched, window of 16", records)
+    ours = open_loader(files.parquet, batch, drop_last=True, device="cpu").repeat()
+    yield "parquet", fit("ours, from parquet, shuffled", ours)
 
 
-def gpu_feeds(files: Files, batch: int) -> Iterator[Feed]:
-    """The first is what the others are compared with, and the most telling come next."""
+def gpu_feeds(files: Files, batch: int) -> Iterator[tuple[str, Fit]]:
+    """As `cpu_feeds`, one made after the other; the most telling come next to the first."""
 
-    def split(**options: Any) -> Callable[[], keras.Model]:
+    def split(name: str, **options: Any) -> Fit:
         options |= {"steps_per_execution": 32}
         way = Way("", models.our_mlp, partial(optimizers.SGD, 0.05), options)
-        return partial(way.model, CRITEO, "int32")
+        model = way.model(CRITEO, "int32")
+        return Fit(name, model, ours(), batch, 448, first=32, warm_up=32)
 
-    def theirs(policy: str = "float32") -> Callable[[], keras.Model]:
+    def theirs(name: str, batches: Any, steps: int, policy: str = "float32") -> Fit:
         way = Way("", models.keras_mlp, partial(keras.optimizers.SGD, 0.05), policy=policy)
-        return partial(way.model, CRITEO, "int64")
+        return Fit(name, way.model(CRITEO, "int64"), batches, batch, steps, first=1, warm_up=2)
 
     def ours() -> Any:
         return open_loader(files.parquet, batch, drop_last=True)
 
     cores = os.cpu_count() or 1
-    examples = partial(windowed, files.sample, batch, epochs=None, threads=cores)
-    records = partial(prebatched, files.prebatched, shuffle=True)
+    examples = windowed(files.sample, batch, epochs=None, threads=cores)
+    records = prebatched(files.prebatched, shuffle=True)
     example, names = "tf.train.Example", ("TFRecord, windowed; Keras,", "parquet, ours;")
-    yield Feed(f"{names[0]} float32", examples, example, 6, 1, theirs())
-    yield Feed(f"{names[1]} split, bfloat16", ours, "parquet", 448, 32, split(precision="bfloat16"))
-    yield Feed(f"{names[1]} split, float32", ours, "parquet", 448, 32, split())
-    yield Feed(f"{names[0]} mixed_float16", examples, example, 6, 1, theirs("mixed_float16"))
-    yield Feed(
-        f"{names[1]} Keras, float32", lambda: with_int64(ours()), "parquet", 200, 1, theirs()
-    )
-    yield Feed(
-        "TFRecord, prebatched; Keras, float32",
-        lambda: endless(with_int64(records()), batch),
-        "prebatched",
-        60,
-        1,
-        theirs(),
-    )
+    yield example, theirs(f"{names[0]} float32", examples, 6)
+    yield "parquet", split(f"{names[1]} split, bfloat16", precision="bfloat16")
+    yield "parquet", split(f"{names[1]} split, float32")
+    yield example, theirs(f"{names[0]} mixed_float16", examples, 6, "mixed_float16")
+    yield "parquet", theirs(f"{names[1]} Keras, float32", with_int64(ours()), 200)
+    endless_records = endless(with_int64(records), batch)
+    yield "prebatched", theirs("TFRecord, prebatched; Keras, float32", endless_records, 60)
 
 
-def race_feeds(feeds: list[Feed], files: Files, batch: int, parsed: argparse.Namespace) -> None:
+def race_feeds(
+    feeds: Iterable[tuple[str, Fit]], files: Files, batch: int, parsed: argparse.Namespace
+) -> None:
     """Print a line for each way; on a GPU one after the other, on a CPU they take turns."""
-    racers = []
-    for feed in feeds:
-        racer = Fit(
-            feed.name, feed.model(), feed.make(), batch, feed.steps, first=feed.first,
-            warm_up=max(2, feed.first),
-        )  # fmt: skip
+    racers, sizes = [], []
+    for kind, racer in feeds:
         racers.append(racer)
+        sizes.append(round(files.bytes_per_row[kind]))
         if parsed.device == "gpu":
             race([racer], 1)
             print(f"{racer.name}: {racer.rate / 1e6:.3f} M samples/s", flush=True)
@@ -307,9 +269,9 @@ def race_feeds(feeds: list[Feed], files: Files, batch: int, parsed: argparse.Nam
             "samples/s": racer.rate,
             "ratio": f"{racer.against(racers[0]).median:.2f}x",
             "processor": f"{racer.against(racers[0], 'processor').median:.2f}x",
-            "bytes a row": round(files.bytes_per_row[feed.format]),
+            "bytes a row": size,
         }
-        for feed, racer in zip(feeds, racers, strict=True)
+        for racer, size in zip(racers, sizes, strict=True)
     ]
     show(f"model.fit fed from disk, batch {batch:,}", rows)
 
@@ -333,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         batch = parsed.batch or (65_536 if on_gpu else 4096)
         formats = write_formats(parsed.folder, files, parsed.rows, batch, few=on_gpu)
         feeds = (gpu_feeds if on_gpu else cpu_feeds)(formats, batch)
-        race_feeds([*feeds], formats, batch, parsed)
+        race_feeds(feeds, formats, batch, parsed)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,18 @@ class Clock(keras.callbacks.Callback):
         return int(tf.convert_to_tensor(loss.count.value))  # of all replicas
 
 
+def row(racer: Contestant, base: Contestant, batch: int) -> dict[str, Any]:
+    """A line of a table of fits with batches of so many rows; ratios are to another one."""
+    return {
+        "": racer.name,
+        "ms a step": racer.seconds / (racer.amount / batch) * 1e3,
+        "samples/s": racer.rate,
+        "ratio": f"{racer.against(base).median:.2f}x",
+        "processor": f"{racer.against(base, 'processor').median:.2f}x",
+        "loss": f"{racer.loss:.4f}" if isinstance(racer, Fit) else "",
+    }
+
+
 class Fit(Contestant):
     """A compiled model that trains on some data, some steps at a time.
 

@@ -179,34 +179,30 @@ def on_gpu(files: list[Path], rows: int, *, lists: bool) -> Iterator[Epochs]:
     for batch_size in BATCH_SIZES:
         for shuffle in (True,) if lists else (True, False):
             batches = open_loader(files, batch_size, lists=lists, shuffle=shuffle)
-            compiled = functools.partial(CompiledLoop(batches), rows)
+            compiled = compiled_loop(batches, rows)
             yield Epochs(label("compiled loop", batch_size, shuffle), compiled, rows)
             python = functools.partial(count_rows, batches)
             yield Epochs(label("Python loop", batch_size, shuffle), python, rows)
 
 
-class CompiledLoop:
-    """A compiled loop over batches; it raises where there are fewer than the loader said."""
+def compiled_loop(batches: Any, rows: int) -> Callable[[], int]:
+    """A compiled loop over batches of so many rows; raises where there are fewer than the loader said."""
 
-    def __init__(self, batches: Any) -> None:
-        self.batches = batches
+    @tf.function
+    def run(iterator: Any, steps: int) -> tf.Tensor:
+        total = tf.zeros([], tf.float32)
+        for _ in tf.range(steps):
+            x, y = next(iterator)
+            # Touches every column, so that none is left out, as floats, which stay on the GPU.
+            columns = [_as_float(x[name]) for name in CONTS + CATS] + [_as_float(y)]
+            total += tf.add_n(columns)[0, 0]
+        return total
 
-        @tf.function
-        def run(iterator: Any, steps: int) -> tf.Tensor:
-            total = tf.zeros([], tf.float32)
-            for _ in tf.range(steps):
-                x, y = next(iterator)
-                # Touches every column, so that none is left out, as floats, which stay on the GPU.
-                columns = [_as_float(x[name]) for name in CONTS + CATS] + [_as_float(y)]
-                total += tf.add_n(columns)[0, 0]
-            return total
-
-        self._run = run
-
-    def __call__(self, rows: int) -> int:
-        """One epoch of so many rows."""
-        self._run(iter(self.batches), tf.constant(len(self.batches))).numpy()
+    def epoch() -> int:
+        run(iter(batches), tf.constant(len(batches))).numpy()
         return rows
+
+    return epoch
 
 
 def _as_float(tensor: tf.Tensor) -> tf.Tensor:

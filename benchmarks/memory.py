@@ -1,7 +1,8 @@
-"""Peak memory of fit and transform, of the loader, of a model with a large table, and of its export.
+"""Peak memory of fit and transform, the loader, a vocabulary, a model with a large table, and its export.
 
     python -m benchmarks.memory [workflow] [--rows 4000000 16000000] [--shuffle]
     python -m benchmarks.memory loader [--rows 4000000]
+    python -m benchmarks.memory vocabulary [--rows 10000000]
     python -m benchmarks.memory model [--rows 1600000] [--steps make save_model]
     python -m benchmarks.memory export [--gigabytes 1]
 
@@ -10,9 +11,11 @@ counts the pages of files that are mapped; it is reset before each step.
 
 workflow: Criteo-like data of several sizes. 50 million rows take 4 GB of disk for the raw files and
 5 GB for what is made of them. loader: the memory that reading adds, over `buffer_size`: the largest
-resident anonymous memory while an epoch is read, less that before its first batch. model: figures in
-tables, beyond what the process held before: 1 is one copy of the table, which is made in the first
-step and held from then on. export: of each runtime, of a network with one table.
+resident anonymous memory while an epoch is read, less that before its first batch. vocabulary: time
+and peak beyond the start of loading a saved workflow with so many keys of one column, and of what
+serves it. model: figures in tables, beyond what the process held before: 1 is one copy of the table,
+which is made in the first step and held from then on. export: of each runtime, of a network with one
+table.
 """
 
 from __future__ import annotations
@@ -35,6 +38,12 @@ from benchmarks import data
 from benchmarks.measure import in_child, memory_gb, options, peak_memory, show, timed
 from benchmarks.pipelines import PIPELINES
 from workflow import Workflow, ops
+from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.program.program_json import load_program, save_program
+from workflow.operator.feature import State
+from workflow.schema.column import Column, Strings
+from workflow.schema.schema import ColumnSchema, Schema
+from workflow.schema.training_data import TrainingData
 
 WIDTH = 64
 BUFFERS = (32_000_000, 64_000_000)
@@ -106,6 +115,51 @@ def peak_over_buffer(files: list[Path], buffer_size: int) -> float:
     end.set()
     watching.join()
     return (most[0] - before) * 2**30 / buffer_size
+
+
+def vocabulary(parsed: argparse.Namespace) -> None:
+    """Loading one of integers and one of strings."""
+    (count,) = parsed.rows or (10_000_000,)
+    table = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for kind in ("int64", "string"):
+            folder = Path(scratch, kind)
+            save_vocabulary(kind, count, folder)
+            costs = {
+                "Workflow.load": in_child(cost_of, Workflow.load, folder),
+                "numpy interpreter": in_child(cost_of, serve, folder / "served"),
+            }
+            table.append({"keys": kind} | costs)
+    show(f"{count:,} keys of one column", table)
+
+
+def save_vocabulary(kind: str, count: int, folder: Path) -> None:
+    """A fitted workflow with distinct keys in no order, and its program, as an export has it."""
+    numbers = np.random.default_rng(0).permutation(count) * 7_919 + 2**40
+    keys = Column(numbers * 104_729)  # too far apart for a table by address
+    if kind == "string":
+        texts = pl.select("user_" + pl.Series(numbers).cast(pl.String)).to_series()
+        data = np.frombuffer("".join(texts).encode(), np.uint8)
+        keys = Column(Strings(data, np.append(0, np.cumsum(texts.str.len_bytes().cast(pl.Int64)))))
+    made = Workflow(["user"] >> ops.Categorify())
+    states: dict[int, State] = {1: {"learnt.user": keys}}
+    made.restore(Schema([ColumnSchema("user", kind)]), states, {}, TrainingData())
+    made.save(folder)
+    (folder / "served").mkdir()
+    save_program(made.program, folder / "served")
+
+
+def serve(folder: Path) -> NumpyInterpreter:
+    """The numpy interpreter of a saved program."""
+    return NumpyInterpreter(load_program(folder))
+
+
+def cost_of(load: Callable[[Path], object], folder: Path) -> str:
+    """Time, that of the processor, and peak memory beyond what was there, in this process."""
+    before = memory_gb("VmRSS")
+    taken = timed(lambda: load(folder), 1)
+    megabytes = (memory_gb("VmHWM") - before) * 1024
+    return f"{taken.seconds:.2f} s ({taken.processor:.2f} s CPU), {megabytes:,.0f} MB"
 
 
 def model(parsed: argparse.Namespace) -> None:
@@ -197,7 +251,7 @@ def export_of(gigabytes: float, runtime: str) -> Row:
     }
 
 
-PARTS = {"workflow": workflow, "loader": loader, "model": model, "export": export}
+PARTS = {each.__name__: each for each in (workflow, loader, vocabulary, model, export)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

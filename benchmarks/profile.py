@@ -36,7 +36,7 @@ import tensorflow as tf
 from benchmarks import data, models, resident, trace
 from benchmarks.feeds import open_loader
 from benchmarks.fitting import Clock
-from benchmarks.loader import CompiledLoop, count_rows
+from benchmarks.loader import compiled_loop, count_rows
 from benchmarks.measure import options, show, timed, use
 from benchmarks.models import CRITEO, OPTIMIZERS, WIDE_AND_DEEP, Way
 from benchmarks.pipelines import PIPELINES
@@ -185,8 +185,9 @@ def profile_loader(parsed: argparse.Namespace) -> None:
         batches = open_loader(files, batch_size)
         if parsed.device == "gpu":
             watch(batches, clock)
-        compiled = functools.partial(CompiledLoop(batches), parsed.rows)
-        epochs = {"Python": functools.partial(count_rows, batches), "compiled": compiled}
+        compiled = compiled_loop(batches, parsed.rows)
+        python = functools.partial(count_rows, batches)
+        epochs: dict[str, Callable[[], int]] = {"Python": python, "compiled": compiled}
         for kind, epoch in epochs.items():
             epoch()
             clock.spent.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,12 @@ def make_batch(shape: Shape, rows: int, ids: str, seed: int) -> tuple[dict[str, 
     return features, frame["label"].to_numpy().reshape(-1, 1)
 
 
-def batches(shape: Shape, rows: int, ids: str, count: int = 4) -> list[Any]:
-    """Batches as tensors on the GPU, if TensorFlow has one."""
+def batches(shape: Shape, rows: int, ids: str, rank: int = 0) -> list[Any]:
+    """Four batches as tensors on the GPU, if TensorFlow has one; other ones for each worker."""
     with tf.device(device()):
         return [
             tf.nest.map_structure(tf.convert_to_tensor, make_batch(shape, rows, ids, seed))
-            for seed in range(count)
+            for seed in range(4 * rank, 4 * rank + 4)
         ]
 
 
@@ -42,10 +43,8 @@ def repeated(batches: list[Any]) -> tf.data.Dataset:
     """Batches over and over: on a GPU without leaving it, on the CPU from TensorFlow's datasets."""
     if device() == "/gpu:0":
         return Resident(batches)
-    whole, *others = (tf.data.Dataset.from_tensors(batch) for batch in batches)
-    for dataset in others:
-        whole = whole.concatenate(dataset)
-    return whole.repeat()
+    datasets = map(tf.data.Dataset.from_tensors, batches)
+    return reduce(tf.data.Dataset.concatenate, datasets).repeat()
 
 
 def device() -> str:

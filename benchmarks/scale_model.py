@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measure import options, show
 
 PAGES = Path(__file__).parents[1] / "docs"
@@ -109,11 +111,9 @@ def fitted(times: Mapping[float, float]) -> Collective:
         >>> round(made.alpha, 6), round(made.beta)
         (0.001, 1000000000)
     """
-    rows = [(1 / t, size / t) for size, t in times.items()]
-    aa, ab, bb = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
-    a, b = sum(r[0] for r in rows), sum(r[1] for r in rows)
-    determinant = aa * bb - ab * ab
-    return Collective((a * bb - b * ab) / determinant, determinant / (aa * b - ab * a))
+    rows = [(1 / seconds, size / seconds) for size, seconds in times.items()]
+    alpha, per_byte = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)[0].tolist()
+    return Collective(alpha, 1 / per_byte)
 
 
 # Seconds by bytes on two H200s of one host, as docs/scale.md has them.
@@ -173,22 +173,6 @@ def read_figures(page: str) -> dict[str, float]:
             )
         found[name] = float(match[1].replace(",", ""))
     return found
-
-
-def etl_seconds(rows: float, transferred: float, speed: float, machine: Machine) -> float:
-    """Seconds of one machine: the longer of computing and transferring.
-
-    Args:
-        rows: rows.
-        transferred: bytes from and to the store.
-        speed: rows a second of this machine.
-        machine: the machine.
-
-    Example:
-        >>> etl_seconds(2e6, 3e9, 1e6, Machine(1.0, 16, 64e9, link=1e9))
-        3.0
-    """
-    return max(rows / speed, transferred / machine.link)
 
 
 def step_seconds(
@@ -289,10 +273,10 @@ def _etl(
     machines: Mapping[str, Machine],
 ) -> Need:
     machine, speed = machines["cpu"], figures["etl rows"] / figures[cost]
-    seconds = etl_seconds(rows, rows * transferred, speed, machine)
-    computes = rows / speed >= rows * transferred / machine.link
+    computing, transferring = rows / speed, rows * transferred / machine.link
+    seconds = max(computing, transferring)
     count = math.ceil(seconds / (work.hours * 3600))
-    limit = "processors" if computes else "the link to the store"
+    limit = "processors" if computing >= transferring else "the link to the store"
     return Need(stage, "cpu", count, count * machine.usd, seconds / count / 3600, limit)
 
 

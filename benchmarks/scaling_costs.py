@@ -171,11 +171,11 @@ class Costs:
         )
 
 
-# The titles of the three kinds of growth, whose cells are "1.03 / 0.99".
+# The three kinds of growth.
 TITLES = {
-    "exponent": "exponent in rows: time / memory",
-    "of_lists": "lists to flat: time / memory",
-    "of_table": "exponent in entries: time / memory",
+    "exponent": "exponent in rows",
+    "of_lists": "lists to flat",
+    "of_table": "exponent in entries",
 }
 
 
@@ -191,7 +191,7 @@ def print_summary(measured: Mapping[str, Costs]) -> None:
     others = [name for name, cases in lines.items() if _cells(cases)[0].startswith("-")]
     rows = {name: cases for name, cases in lines.items() if name not in others}
     rows[f"{len(others)} others"] = [costs for name in others for costs in lines[name]]
-    titles = [TITLES[which] for which in LIMITS]
+    titles = [f"{TITLES[which]}: time / memory" for which in LIMITS]  # cells such as "1.03 / 0.99"
     show(
         "The worst of each operator and verb",
         (
@@ -237,11 +237,6 @@ def _worst(growths: Iterable[Growth]) -> str:
 
 
 LIMITS = {"exponent": MOST_EXPONENT, "of_lists": MOST_OF_LISTS, "of_table": MOST_OF_TABLE}
-SAID = {
-    "exponent": "exponent in rows",
-    "of_lists": "list / flat",
-    "of_table": "exponent in entries",
-}
 
 
 def flags_of(costs: Costs, title: str) -> Iterator[str]:
@@ -251,6 +246,6 @@ def flags_of(costs: Costs, title: str) -> Iterator[str]:
             for _, action, table, kind, made in _growths(costs, form, which):
                 if made > limit:
                     yield (
-                        f"{title}, {form}, {action}, {UNITS[kind]}: {SAID[which]} {made:.2f} "
+                        f"{title}, {form}, {action}, {UNITS[kind]}: {TITLES[which]} {made:.2f} "
                         f"(at most {limit}; {table:,} entries)"
                     )

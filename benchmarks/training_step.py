@@ -28,7 +28,7 @@ import keras
 import tensorflow as tf
 
 from benchmarks import models, resident
-from benchmarks.fitting import Fit
+from benchmarks.fitting import Fit, row
 from benchmarks.measure import Contestant, options, race, show, timed, use
 from benchmarks.models import CRITEO, WIDE_AND_DEEP, Optimizer, Shape, Way
 from training import optimizers
@@ -113,7 +113,7 @@ def on_cpu(
             racers.append(products(shape, arguments.batch))
         race(racers, arguments.rounds)
         title = f"batch {arguments.batch:,}, medians of {arguments.rounds} rounds of {STEPS} steps"
-        show(title, [row(racer, racers[0], STEPS) for racer in racers])
+        show(title, [row(racer, racers[0], arguments.batch) for racer in racers])
 
 
 def on_gpu(
@@ -136,22 +136,10 @@ def on_gpu(
             print(f"{way.name} failed: {str(error)[:300]}", flush=True)
             continue
         base = base or racer
-        rows.append(row(racer, base, steps) | {"loss": first})
+        rows.append(row(racer, base, batch) | {"loss": first})
         print(rows[-1], flush=True)
         keras.backend.clear_session()
     show(f"{title}: batch {batch:,}; the loss is that of the first {together} steps", rows)
-
-
-def row(racer: Contestant, base: Contestant, steps: int) -> dict[str, Any]:
-    """A line of the table."""
-    return {
-        "": racer.name,
-        "ms a step": racer.seconds / steps * 1e3,
-        "samples/s": racer.rate,
-        "ratio": f"{racer.against(base).median:.2f}x",
-        "processor": f"{racer.against(base, 'processor').median:.2f}x",
-        "loss": f"{racer.loss:.4f}" if isinstance(racer, Fit) else "",
-    }
 
 
 def products(shape: Shape, batch: int) -> Contestant:

@@ -30,7 +30,7 @@ import polars as pl
 from benchmarks import models
 from benchmarks.data import shaped_clicks, write_files
 from benchmarks.feeds import open_loader, with_int64
-from benchmarks.fitting import Fit
+from benchmarks.fitting import Fit, row
 from benchmarks.measure import options, race, show, use
 from benchmarks.models import WIDE_AND_DEEP, Shape, Way
 from training import optimizers
@@ -102,16 +102,7 @@ def measure(
             loader.close()
     if device == "cpu":
         race(racers, arguments.rounds)
-    return [
-        {
-            "": racer.name,
-            "ms a step": racer.seconds / (racer.amount / batch) * 1e3,
-            "samples/s": racer.rate,
-            "ratio": f"{racer.against(racers[0]).median:.2f}x",
-            "loss": f"{racer.loss:.4f}",
-        }
-        for racer in racers
-    ]
+    return [row(racer, racers[0], batch) for racer in racers]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

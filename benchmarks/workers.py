@@ -90,12 +90,7 @@ def shape_of(given: Namespace) -> tuple[Shape, Any]:
 def feed(given: Namespace, shape: Shape, workers: Workers) -> Any:
     """Batches of a worker, over and over."""
     if not given.rows:
-        made = [
-            resident.make_batch(shape, given.batch, "int32", seed)
-            for seed in range(4 * workers.rank, 4 * workers.rank + 4)
-        ]
-        with tf.device(resident.device()):
-            return resident.repeated([tf.nest.map_structure(tf.convert_to_tensor, b) for b in made])
+        return resident.repeated(resident.batches(shape, given.batch, "int32", workers.rank))
     files = data.clicks(Path(given.folder), given.rows, device=given.device)
     ranks: dict[str, Any] = {"global_size": workers.size, "global_rank": workers.rank}
     return open_loader(files, given.batch, drop_last=True, **ranks)

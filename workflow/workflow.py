@@ -207,22 +207,14 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         self.learn(inputs, states)
         return True
 
-    def _expect_fitted(self, source: Source) -> None:
-        """Fit to the columns of data that is to be transformed, if no operator learns from it.
-
-        Raises:
-            WorkflowError: the workflow must be fitted first.
-        """
-        if not self.is_fitted and not self._fit_without_data(
-            read_schema(self.nodes, source, source.schema)
-        ):
-            _ = self.states
-
     def _source(self, data: Any, engine: str, storage_options: Mapping[str, Any] | None) -> Source:
         """Data to transform, in the types of the fitted columns where it has none itself."""
         known = self.input_schema if self.is_fitted else None
         source = Source.of(data, engine, storage_options, known)
-        self._expect_fitted(source)
+        if known is None and not self._fit_without_data(
+            read_schema(self.nodes, source, source.schema)
+        ):
+            _ = self.states  # Its error says that the workflow must be fitted first.
         return source
 
     def transform(

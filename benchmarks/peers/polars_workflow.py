@@ -11,6 +11,15 @@ from benchmarks.data import CATS, CONTS
 from benchmarks.pipelines import PIPELINES
 
 
+def ranked(columns: list[str], counts: list[pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """The id of each value, by columns: the most frequent values first, from 3 on."""
+    identifier = (pl.int_range(pl.len()) + 3).cast(pl.Int32).alias("id")
+    return {
+        column: table.sort(["len", column], descending=[True, False]).select(column, identifier)
+        for column, table in zip(columns, counts, strict=True)
+    }
+
+
 def criteo(files: list[Path], out: Path) -> dict[str, float]:
     """Moments by one select, vocabularies by group_by, a join for each."""
     start = time.perf_counter()
@@ -25,19 +34,14 @@ def criteo(files: list[Path], out: Path) -> dict[str, float]:
     )
     counts = [frame.select(c).drop_nulls().group_by(c).len() for c in CATS]
     stats, *tables = pl.collect_all([moments, *counts], engine="streaming")
-    vocabularies = [
-        t.sort(["len", c], descending=[True, False]).select(
-            c, (pl.int_range(pl.len()) + 3).cast(pl.Int32).alias("id")
-        )
-        for c, t in zip(CATS, tables, strict=True)
-    ]
+    vocabularies = ranked(CATS, tables)
     fitted = time.perf_counter()
     values = stats.row(0, named=True)
     scaled = [
         ((e - values[f"{c}_mean"]) / values[f"{c}_std"]).cast(pl.Float32).alias(c)
         for c, e in zip(CONTS, logged, strict=True)
     ]
-    for column, vocabulary in zip(CATS, vocabularies, strict=True):
+    for column, vocabulary in vocabularies.items():
         codes = vocabulary.lazy().rename({"id": f"{column}_id"})
         frame = frame.join(codes, on=column, how="left", maintain_order="left")
     ids = [
@@ -63,12 +67,7 @@ def movielens(files: list[Path], out: Path) -> dict[str, float]:
     counts = [frame.select(c).drop_nulls().group_by(c).len() for c in ("userId", "movieId")]
     genres = frame.select(pl.col("genres")).explode("genres", empty_as_null=False).drop_nulls()
     tables = pl.collect_all([*counts, genres.group_by("genres").len()], engine="streaming")
-    vocabularies = {
-        c: t.sort(["len", c], descending=[True, False]).select(
-            c, (pl.int_range(pl.len()) + 3).cast(pl.Int32).alias("id")
-        )
-        for c, t in zip(PIPELINES["movielens"].ids, tables, strict=True)
-    }
+    vocabularies = ranked(PIPELINES["movielens"].ids, tables)
     fitted = time.perf_counter()
     keys, codes = vocabularies["genres"]["genres"], vocabularies["genres"]["id"]
     coded = pl.element().replace_strict(keys, codes, default=2, return_dtype=pl.Int32)

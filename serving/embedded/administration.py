@@ -114,12 +114,8 @@ class Administration:
         self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
     ) -> Mapping[str, bool]:
         """See `triton_models.healthcheck.ProbeConnection`."""
-        tensors = [_tensor(**tensor) for tensor in inputs]
-        answer = self._ask(
-            lambda c: c.infer(model, tensors, request_id=REQUEST_ID, client_timeout=timeout)
-        )
-        names = [output.name for output in answer.get_response().outputs]
-        return {name: answer.as_numpy(name) is not None for name in names}
+        answers = self._infer(model, [_tensor(**tensor) for tensor in inputs], timeout)
+        return {name: tensor is not None for name, tensor in answers.items()}
 
     def answer(self, model: str, tensors: Mapping[str, Array], timeout: float) -> dict[str, Array]:
         """The output tensors of a request that no metric of a model's inputs counts.
@@ -133,15 +129,18 @@ class Administration:
             ).set_data_from_numpy(tensor)
             for name, tensor in tensors.items()
         ]
-        made = self._ask(
-            lambda c: c.infer(model, inputs, request_id=REQUEST_ID, client_timeout=timeout)
-        )
-        return {o.name: made.as_numpy(o.name) for o in made.get_response().outputs}
+        return self._infer(model, inputs, timeout)
 
     def answered(self, model: str, timeout: float) -> int:
         """See `triton_models.healthcheck.ProbeConnection`."""
         answer = self._ask(lambda c: c.get_inference_statistics(model, client_timeout=timeout))
         return sum(one.inference_stats.success.count for one in answer.model_stats)
+
+    def _infer(self, model: str, inputs: list[grpc.InferInput], timeout: float) -> dict[str, Any]:
+        answer = self._ask(
+            lambda c: c.infer(model, inputs, request_id=REQUEST_ID, client_timeout=timeout)
+        )
+        return {o.name: answer.as_numpy(o.name) for o in answer.get_response().outputs}
 
     def _ask(self, request: Callable[[grpc.InferenceServerClient], Any]) -> Any:
         # The server is local, so a proxy in the environment does not apply.

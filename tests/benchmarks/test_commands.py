@@ -26,7 +26,7 @@ def test_help_says_how_a_command_is_called(command, capsys):
     assert end.value.code == 0
     said = capsys.readouterr().out
     assert f"python -m benchmarks.{command}" in said
-    assert re.search(r"--rows|--seconds|--gigabytes|--keys|--batch|--sizes|--quick", said), (
+    assert re.search(r"--rows|--seconds|--gigabytes|--batch|--sizes|--quick", said), (
         "its size can be chosen"
     )
 

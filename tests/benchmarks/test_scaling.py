@@ -69,7 +69,7 @@ def test_a_list_that_costs_more_than_its_values_is_flagged():
         forms=("scalar", "list"),
     )
     (said,) = flags(costs)
-    assert said.startswith("X, list, fit, time: list / flat 2.9")
+    assert said.startswith("X, list, fit, time: lists to flat 2.9")
 
 
 def test_a_cost_of_rows_times_entries_is_flagged():

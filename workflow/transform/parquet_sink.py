@@ -174,12 +174,7 @@ class ParquetSink:
     def write_on_gpu(
         self, pieces: Iterable[Callable[[Gpu], RowsOnGpu]], schema: Schema
     ) -> list[Path]:
-        """Write rows that are computed on the GPU, which also encodes the files.
-
-        Args:
-            pieces: at least one, in order; each makes `rows_per_query` rows, the last one the
-                remainder.
-            schema: schema of the rows.
+        """Write at least one piece by `write_pieces`, and publish the files with the rows' schema.
 
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
