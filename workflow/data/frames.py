@@ -68,6 +68,12 @@ _REMEDIES = {
     "category": 'Convert it in pandas: {column} = {column}.astype("string").',
 }
 
+_PLAIN = "numbers, booleans, strings, dates or lists of those."
+_IN_UTC = (
+    'Convert its times to UTC, in pandas with .dt.tz_convert("UTC"); DatePart(time_zone=...) then takes '
+    "the hours of a zone."
+)
+
 # A frame, and the columns that it lacks: an error's text by the column's name.
 Frame = tuple[pl.LazyFrame, dict[str, str]]
 
@@ -313,10 +319,49 @@ def _conflict(
         read([name])
     except UNREADABLE as error:
         return _not_held(name, values(name)) or (
-            f"Column {name!r} of {what} cannot be read: {first_line(error)}. Give its values one "
-            "type: numbers, booleans, strings, dates or lists of those."
+            f"Column {name!r} of {what} cannot be read: {first_line(error)}. "
+            f"{_IN_UTC if _is_of_zone(error) else f'Give its values one type: {_PLAIN}'}"
         )
     return None
+
+
+def _is_of_zone(error: BaseException) -> bool:
+    """Whether Polars lacks a zone, such as +05:30; it knows offsets of whole hours, and names."""
+    return "time zone" in str(error)
+
+
+def type_error(schema: pa.Schema) -> str | None:
+    """The error text for the first column of a file whose type Polars lacks, if there is one.
+
+    Polars then reads none of the file's columns.
+
+    Example:
+        >>> type_error(pa.schema([("n", pa.int64())])) is None
+        True
+        >>> type_error(pa.schema([("at", pa.timestamp("us", "+05:30"))]))[:63]
+        "Polars cannot read its column 'at', timestamp[us, tz=+05:30], a"
+    """
+    for field in schema:
+        try:
+            pl.from_arrow(pa.nulls(1, field.type))
+        except UNREADABLE as error:
+            text = f"Polars cannot read its column {field.name!r}, {field.type}, and so none of the others"
+            return f"{text}. {_IN_UTC}" if _is_of_zone(error) else text
+    return None
+
+
+def is_held(dtype: pl.DataType) -> bool:
+    """Whether a column can have a type that a file names: Polars has no decimals of 50 digits.
+
+    Example:
+        >>> is_held(pl.Decimal(38, 2)), is_held(pl.List(pl.Decimal(50, 2)))
+        (True, False)
+    """
+    try:
+        pl.Series(dtype=dtype)
+    except pl.exceptions.PolarsError:
+        return False
+    return True
 
 
 def _not_held(name: Any, values: Iterable[Any]) -> str | None:
