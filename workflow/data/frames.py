@@ -56,6 +56,15 @@ _HELD = (
     type(None),
 )
 _NOT_HELD = (np.complexfloating, np.void)
+# The types that are one in a list; a bool is no int there, and a datetime no date.
+_KINDS: Mapping[type, tuple[type, ...]] = {
+    bool: (bool, np.bool_),
+    int: (int, np.integer),
+    float: (float, np.floating),
+    str: (str,),
+    datetime: (datetime, np.datetime64),
+    date: (date,),
+}
 _REMEDIES = {
     "period": "Convert it in pandas: {column} = {column}.dt.to_timestamp().",
     "interval": "Take its two ends as columns: {column}.array.left and .right.",
@@ -151,9 +160,13 @@ def _values(values: Any) -> Any:
     """Python's and numpy's times as Polars' types; Polars would confuse the units in a list.
 
     Raises:
-        TypeError: times with and without a zone, of which Polars would drop the zone, or numpy's
-            complex numbers, of which it would drop the imaginary part.
+        TypeError: times with and without a zone, of which Polars would drop the zone, numpy's
+            complex numbers, of which it would drop the imaginary part, or lists of several types.
     """
+    if isinstance(values, np.ma.MaskedArray):  # Polars would take the values below the mask
+        return pa.array(values)
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.tolist()
     if isinstance(values, np.ndarray):
         return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
     if not isinstance(values, list | tuple):
@@ -163,9 +176,56 @@ def _values(values: Any) -> Any:
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
+    if kinds & {list, tuple, np.ndarray, pl.Series}:
+        return _lists(values)
+    _expect_one_sort(values)
+    return values
+
+
+def _lists(rows: Sequence[Any]) -> Any:
+    """Lists of one type; Polars would cast all of them to the type of the first, 2.5 to 2.
+
+    Raises:
+        TypeError: they hold values of several types, other than integers and floats.
+    """
+    found = {_kind(type_) for row in rows for type_ in _types(row)} - {type(None)}
+    if found == {int, float}:
+        return pl.Series(rows, dtype=pl.List(pl.Float64))
+    if len(found) > 1:
+        names = sorted(kind.__name__ for kind in found)
+        raise TypeError(f"its lists hold values of several types: {', '.join(names)}")
+    _expect_one_sort(e for row in rows if isinstance(row, list | tuple) for e in row)
+    return [_times(row) for row in rows] if found & {date, datetime} else rows
+
+
+def _times(row: Any) -> Any:
+    """A list of times; of numpy's Polars would take the numbers, whatever their unit."""
+    if not isinstance(row, np.ndarray) or row.dtype == object:
+        return row
+    return pl.Series(row if _is_of_days(row) else in_microseconds(row))
+
+
+def _is_of_days(row: np.ndarray[Any, Any]) -> bool:
+    return bool(row.dtype == np.dtype("datetime64[D]"))
+
+
+def _types(row: Any) -> set[type]:
+    """The types of the elements of a list."""
+    if isinstance(row, pl.Series):
+        return {row.dtype.to_python()}
+    if isinstance(row, np.ndarray) and row.dtype != object:
+        return {date if _is_of_days(row) else row.dtype.type}
+    return set(map(type, row)) if isinstance(row, list | tuple | np.ndarray) else {type(row)}
+
+
+def _kind(type_: type) -> type:
+    """Python's type for those of other libraries; a type without one is its own."""
+    return next((kind for kind, types in _KINDS.items() if issubclass(type_, types)), type_)
+
+
+def _expect_one_sort(values: Iterable[Any]) -> None:
     if len({v.tzinfo is None for v in values if isinstance(v, datetime)}) > 1:
         raise TypeError("it holds times with a zone and without")
-    return values
 
 
 def _of_pandas(frame: Any) -> Frame:
