@@ -157,20 +157,25 @@ def _type_of(array: np.ndarray[Any, Any]) -> str:
 
 
 def _values(values: Any) -> Any:
-    """Python's and numpy's times as Polars' types; Polars would confuse the units in a list.
+    """A column of a dict as Polars reads it without loss; see `_listed`."""
+    if isinstance(values, np.ma.MaskedArray):  # Polars would take the values below the mask
+        return pa.array(values)
+    if isinstance(values, np.ndarray):
+        if values.dtype == object:
+            return _listed(values.tolist())
+        return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
+    return _listed(values) if isinstance(values, list | tuple) else values
+
+
+def _listed(values: Sequence[Any]) -> Any:
+    """Python's and numpy's times as Polars' types, and numbers as the type that holds all of them.
+
+    Polars would confuse the units of times, and take the type of the first number.
 
     Raises:
         TypeError: times with and without a zone, of which Polars would drop the zone, numpy's
-            complex numbers, of which it would drop the imaginary part, or lists of several types.
+            complex numbers, of which it would drop the imaginary part, or values of several types.
     """
-    if isinstance(values, np.ma.MaskedArray):  # Polars would take the values below the mask
-        return pa.array(values)
-    if isinstance(values, np.ndarray) and values.dtype == object:
-        values = values.tolist()
-    if isinstance(values, np.ndarray):
-        return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
-    if not isinstance(values, list | tuple):
-        return values
     kinds = set(map(type, values))
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
@@ -178,6 +183,8 @@ def _values(values: Any) -> Any:
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
     if kinds & {list, tuple, np.ndarray, pl.Series}:
         return _lists(values)
+    if _are_floats(kinds):
+        return pl.Series(values, dtype=pl.Float64)
     _expect_one_sort(values)
     return values
 
@@ -188,18 +195,33 @@ def _lists(rows: Sequence[Any]) -> Any:
     Raises:
         TypeError: they hold values of several types, other than integers and floats.
     """
-    found = {_kind(type_) for row in rows for type_ in _types(row)} - {type(None)}
-    if found == {int, float}:
+    types = {type_ for row in rows for type_ in _types(row)}
+    if _are_floats(types):
         return pl.Series(rows, dtype=pl.List(pl.Float64))
-    if len(found) > 1:
-        names = sorted(kind.__name__ for kind in found)
-        raise TypeError(f"its lists hold values of several types: {', '.join(names)}")
     _expect_one_sort(e for row in rows if isinstance(row, list | tuple) for e in row)
-    return [_times(row) for row in rows] if found & {date, datetime} else rows
+    return [_times(row) for row in rows] if {_kind(t) for t in types} & {date, datetime} else rows
+
+
+def _are_floats(types: set[type]) -> bool:
+    """Whether values are floats of several types, or beside integers, of which Polars takes the first.
+
+    Raises:
+        TypeError: they are of several other types.
+    """
+    types = types - {type(None)}
+    kinds = {_kind(type_) for type_ in types}
+    if len(types) > 1 and float in kinds <= {int, float}:
+        return True
+    if len(kinds) > 1:
+        names = sorted(kind.__name__ for kind in kinds)
+        raise TypeError(f"it holds values of several types: {', '.join(names)}")
+    return False
 
 
 def _times(row: Any) -> Any:
     """A list of times; of numpy's Polars would take the numbers, whatever their unit."""
+    if isinstance(row, pl.Series) and row.dtype == pl.Datetime:
+        return row.dt.cast_time_unit("us")
     if not isinstance(row, np.ndarray) or row.dtype == object:
         return row
     return pl.Series(row if _is_of_days(row) else in_microseconds(row))

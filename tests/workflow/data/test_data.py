@@ -77,7 +77,10 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         ([3], "path of a parquet file. Received: 3"),
         (pd.Series([1]), "a Polars or pandas frame, an Arrow table or stream"),
         ({"a": [1], "b": [1, 2]}, "make no table"),
-        ({"a": [1, "b"]}, "Column 'a' of the dict cannot be read: unexpected value"),
+        (
+            {"a": [1, "b"]},
+            "Column 'a' of the dict cannot be read: it holds values of several types: int, str",
+        ),
         ({1: [1]}, "names of columns as texts. Received: 1"),
         ({"a": (n for n in [1])}, "column 'a' as a list.*can be read only once"),
         (
@@ -176,8 +179,29 @@ def test_lists_of_a_dict_have_the_type_that_holds_all_of_them(case):
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([1, 2.5], [1.0, 2.5]),
+        ((None, np.int64(1), np.float64(2.5)), [None, 1.0, 2.5]),
+        ([np.float32(1), 0.1, 1e300], [1.0, 0.1, 1e300]),
+        (np.array([1, 2.5, None], object), [1.0, 2.5, None]),
+    ],
+)
+def test_numbers_of_several_types_are_floats_that_hold_them(given, expected):
+    for values, wanted in ((given, expected), ([[v] for v in given], [[v] for v in expected])):
+        assert as_lazy_frame({"a": values}).collect()["a"].to_list() == wanted
+
+
+def test_series_of_times_in_lists_may_have_several_units():
+    times = [pl.Series([datetime(2024, 1, 1, 5)], dtype=pl.Datetime(u)) for u in ("ms", "us", "ns")]  # noqa: DTZ001
+    made = as_lazy_frame({"a": times}).collect()["a"].to_list()
+    assert made == [[datetime(2024, 1, 1, 5)]] * 3  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
     ("given", "types"),
     [
+        ([np.bool_(True), np.int64(2)], "bool, int"),
         ([[True], [2]], "bool, int"),
         ([[2], np.array([True])], "bool, int"),
         ([["x"], [1]], "int, str"),
