@@ -56,6 +56,15 @@ _HELD = (
     type(None),
 )
 _NOT_HELD = (np.complexfloating, np.void)
+# The types that are one in a list; a bool is no int there, and a datetime no date.
+_KINDS: Mapping[type, tuple[type, ...]] = {
+    bool: (bool, np.bool_),
+    int: (int, np.integer),
+    float: (float, np.floating),
+    str: (str,),
+    datetime: (datetime, np.datetime64),
+    date: (date,),
+}
 _REMEDIES = {
     "period": "Convert it in pandas: {column} = {column}.dt.to_timestamp().",
     "interval": "Take its two ends as columns: {column}.array.left and .right.",
@@ -67,6 +76,12 @@ _REMEDIES = {
     "datetime64": 'Take days: {column}.astype("datetime64[D]").',
     "category": 'Convert it in pandas: {column} = {column}.astype("string").',
 }
+
+_PLAIN = "numbers, booleans, strings, dates or lists of those."
+_IN_UTC = (
+    'Convert its times to UTC, in pandas with .dt.tz_convert("UTC"); DatePart(time_zone=...) then takes '
+    "the hours of a zone."
+)
 
 # A frame, and the columns that it lacks: an error's text by the column's name.
 Frame = tuple[pl.LazyFrame, dict[str, str]]
@@ -142,24 +157,97 @@ def _type_of(array: np.ndarray[Any, Any]) -> str:
 
 
 def _values(values: Any) -> Any:
-    """Python's and numpy's times as Polars' types; Polars would confuse the units in a list.
+    """A column of a dict as Polars reads it without loss; see `_listed`."""
+    if isinstance(values, np.ma.MaskedArray):  # Polars would take the values below the mask
+        return pa.array(values)
+    if isinstance(values, np.ndarray):
+        if values.dtype == object:
+            return _listed(values.tolist())
+        return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
+    return _listed(values) if isinstance(values, list | tuple) else values
+
+
+def _listed(values: Sequence[Any]) -> Any:
+    """Python's and numpy's times as Polars' types, and numbers as the type that holds all of them.
+
+    Polars would confuse the units of times, and take the type of the first number.
 
     Raises:
-        TypeError: times with and without a zone, of which Polars would drop the zone, or numpy's
-            complex numbers, of which it would drop the imaginary part.
+        TypeError: times with and without a zone, of which Polars would drop the zone, numpy's
+            complex numbers, of which it would drop the imaginary part, or values of several types.
     """
-    if isinstance(values, np.ndarray):
-        return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
-    if not isinstance(values, list | tuple):
-        return values
     kinds = set(map(type, values))
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
+    if kinds & {list, tuple, np.ndarray, pl.Series}:
+        return _lists(values)
+    if _are_floats(kinds):
+        return pl.Series(values, dtype=pl.Float64)
+    _expect_one_sort(values)
+    return values
+
+
+def _lists(rows: Sequence[Any]) -> Any:
+    """Lists of one type; Polars would cast all of them to the type of the first, 2.5 to 2.
+
+    Raises:
+        TypeError: they hold values of several types, other than integers and floats.
+    """
+    types = {type_ for row in rows for type_ in _types(row)}
+    if _are_floats(types):
+        return pl.Series(rows, dtype=pl.List(pl.Float64))
+    _expect_one_sort(e for row in rows if isinstance(row, list | tuple) for e in row)
+    return [_times(row) for row in rows] if {_kind(t) for t in types} & {date, datetime} else rows
+
+
+def _are_floats(types: set[type]) -> bool:
+    """Whether values are floats of several types, or beside integers, of which Polars takes the first.
+
+    Raises:
+        TypeError: they are of several other types.
+    """
+    types = types - {type(None)}
+    kinds = {_kind(type_) for type_ in types}
+    if len(types) > 1 and float in kinds <= {int, float}:
+        return True
+    if len(kinds) > 1:
+        names = sorted(kind.__name__ for kind in kinds)
+        raise TypeError(f"it holds values of several types: {', '.join(names)}")
+    return False
+
+
+def _times(row: Any) -> Any:
+    """A list of times; of numpy's Polars would take the numbers, whatever their unit."""
+    if isinstance(row, pl.Series) and row.dtype == pl.Datetime:
+        return row.dt.cast_time_unit("us")
+    if not isinstance(row, np.ndarray) or row.dtype == object:
+        return row
+    return pl.Series(row if _is_of_days(row) else in_microseconds(row))
+
+
+def _is_of_days(row: np.ndarray[Any, Any]) -> bool:
+    return bool(row.dtype == np.dtype("datetime64[D]"))
+
+
+def _types(row: Any) -> set[type]:
+    """The types of the elements of a list."""
+    if isinstance(row, pl.Series):
+        return {row.dtype.to_python()}
+    if isinstance(row, np.ndarray) and row.dtype != object:
+        return {date if _is_of_days(row) else row.dtype.type}
+    return set(map(type, row)) if isinstance(row, list | tuple | np.ndarray) else {type(row)}
+
+
+def _kind(type_: type) -> type:
+    """Python's type for those of other libraries; a type without one is its own."""
+    return next((kind for kind, types in _KINDS.items() if issubclass(type_, types)), type_)
+
+
+def _expect_one_sort(values: Iterable[Any]) -> None:
     if len({v.tzinfo is None for v in values if isinstance(v, datetime)}) > 1:
         raise TypeError("it holds times with a zone and without")
-    return values
 
 
 def _of_pandas(frame: Any) -> Frame:
@@ -313,10 +401,49 @@ def _conflict(
         read([name])
     except UNREADABLE as error:
         return _not_held(name, values(name)) or (
-            f"Column {name!r} of {what} cannot be read: {first_line(error)}. Give its values one "
-            "type: numbers, booleans, strings, dates or lists of those."
+            f"Column {name!r} of {what} cannot be read: {first_line(error)}. "
+            f"{_IN_UTC if _is_of_zone(error) else f'Give its values one type: {_PLAIN}'}"
         )
     return None
+
+
+def _is_of_zone(error: BaseException) -> bool:
+    """Whether Polars lacks a zone, such as +05:30; it knows offsets of whole hours, and names."""
+    return "time zone" in str(error)
+
+
+def type_error(schema: pa.Schema) -> str | None:
+    """The error text for the first column of a file whose type Polars lacks, if there is one.
+
+    Polars then reads none of the file's columns.
+
+    Example:
+        >>> type_error(pa.schema([("n", pa.int64())])) is None
+        True
+        >>> type_error(pa.schema([("at", pa.timestamp("us", "+05:30"))]))[:63]
+        "Polars cannot read its column 'at', timestamp[us, tz=+05:30], a"
+    """
+    for field in schema:
+        try:
+            pl.from_arrow(pa.nulls(1, field.type))
+        except UNREADABLE as error:
+            text = f"Polars cannot read its column {field.name!r}, {field.type}, and so none of the others"
+            return f"{text}. {_IN_UTC}" if _is_of_zone(error) else text
+    return None
+
+
+def is_held(dtype: pl.DataType) -> bool:
+    """Whether a column can have a type that a file names: Polars has no decimals of 50 digits.
+
+    Example:
+        >>> is_held(pl.Decimal(38, 2)), is_held(pl.List(pl.Decimal(50, 2)))
+        (True, False)
+    """
+    try:
+        pl.Series(dtype=dtype)
+    except pl.exceptions.PolarsError:
+        return False
+    return True
 
 
 def _not_held(name: Any, values: Iterable[Any]) -> str | None:

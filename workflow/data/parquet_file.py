@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 from workflow.errors import WorkflowError, first_line
 
 from .checksums import MAGIC, Checksums, read_footer
-from .frames import UNREADABLE, extension_errors, zip_advice
+from .frames import (
+    UNREADABLE,
+    extension_error,
+    extension_errors,
+    is_held,
+    type_error,
+    zip_advice,
+)
 from .objects import AnyPath, ObjectPath, for_each, state_now, state_of
 from .partition_keys import Key
 
@@ -23,6 +30,10 @@ from .partition_keys import Key
 _KINDS = 8
 # The columns, and the error texts of columns that are not read.
 Columns = tuple[dict[str, pl.DataType], dict[str, str]]
+
+
+class _ColumnTypeError(TypeError):
+    """Polars lacks the type of a column."""
 
 
 class FooterSchemas:
@@ -41,10 +52,17 @@ class FooterSchemas:
         for like, columns in self._known:
             if footer.schema.equals(like.schema) and footer.metadata == like.metadata:
                 return columns
-        unread = extension_errors(footer.schema.to_arrow_schema())
+        arrow = footer.schema.to_arrow_schema()
+        unread = extension_errors(arrow)
         with warnings.catch_warnings():  # about types that are in `unread`
             warnings.simplefilter("ignore", UserWarning)
-            schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
+            try:
+                schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
+            except UNREADABLE as error:
+                if text := type_error(arrow):
+                    raise _ColumnTypeError(text) from error
+                raise
+        unread |= {n: extension_error(n, str(t)) for n, t in schema.items() if not is_held(t)}
         self._known = [(footer, (schema, unread)), *self._known[: _KINDS - 1]]
         return schema, unread
 
@@ -182,7 +200,7 @@ _READERS = {b"Obj": "read_avro", b"ARRO": "scan_ipc", b"{": "scan_ndjson", b"[":
 
 def _reason(file: AnyPath, error: BaseException) -> str:
     """The reason why a file's schema cannot be read."""
-    if isinstance(error, pa.ArrowNotImplementedError):
+    if isinstance(error, _ColumnTypeError | pa.ArrowNotImplementedError):
         return f"{first_line(error)}. Cast the column before it is written."
     try:
         start, end, size = _ends(file)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -75,7 +77,10 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         ([3], "path of a parquet file. Received: 3"),
         (pd.Series([1]), "a Polars or pandas frame, an Arrow table or stream"),
         ({"a": [1], "b": [1, 2]}, "make no table"),
-        ({"a": [1, "b"]}, "Column 'a' of the dict cannot be read: unexpected value"),
+        (
+            {"a": [1, "b"]},
+            "Column 'a' of the dict cannot be read: it holds values of several types: int, str",
+        ),
         ({1: [1]}, "names of columns as texts. Received: 1"),
         ({"a": (n for n in [1])}, "column 'a' as a list.*can be read only once"),
         (
@@ -154,6 +159,93 @@ def test_a_name_that_is_a_pattern_to_polars_is_refused(name):
         with pytest.raises(WorkflowError, match="Rename the column before it enters"):
             use()
     assert Workflow("a").fit_transform(data).collect()["a"].to_list() == [3, 4]
+
+
+LISTS = {
+    "fraction in a later list": ([[1], [2.5]], [[1.0], [2.5]]),
+    "fraction in a later array": ([[1], np.array([2.5])], [[1.0], [2.5]]),
+    "fraction in a later series": ([pl.Series([1]), pl.Series([2.5])], [[1.0], [2.5]]),
+    "fraction in one list": (([], None, [1, 2.5]), [[], None, [1.0, 2.5]]),
+    "fraction of numpy": ([[np.int64(1)], [np.float64(2.5)]], [[1.0], [2.5]]),
+    "objects": (np.array([[1], [2.5, 1], None], object), [[1.0], [2.5, 1.0], None]),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_lists_of_a_dict_have_the_type_that_holds_all_of_them(case):
+    given, expected = LISTS[case]
+    made = as_lazy_frame({"scores": given}).collect()["scores"]
+    assert (made.dtype, made.to_list()) == (pl.List(pl.Float64), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([1, 2.5], [1.0, 2.5]),
+        ((None, np.int64(1), np.float64(2.5)), [None, 1.0, 2.5]),
+        ([np.float32(1), 0.1, 1e300], [1.0, 0.1, 1e300]),
+        (np.array([1, 2.5, None], object), [1.0, 2.5, None]),
+    ],
+)
+def test_numbers_of_several_types_are_floats_that_hold_them(given, expected):
+    for values, wanted in ((given, expected), ([[v] for v in given], [[v] for v in expected])):
+        assert as_lazy_frame({"a": values}).collect()["a"].to_list() == wanted
+
+
+def test_series_of_times_in_lists_may_have_several_units():
+    times = [pl.Series([datetime(2024, 1, 1, 5)], dtype=pl.Datetime(u)) for u in ("ms", "us", "ns")]  # noqa: DTZ001
+    made = as_lazy_frame({"a": times}).collect()["a"].to_list()
+    assert made == [[datetime(2024, 1, 1, 5)]] * 3  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("given", "types"),
+    [
+        ([np.bool_(True), np.int64(2)], "bool, int"),
+        ([[True], [2]], "bool, int"),
+        ([[2], np.array([True])], "bool, int"),
+        ([["x"], [1]], "int, str"),
+        ([["x"], [b"y"]], "bytes, str"),
+        ([[1], [Decimal("2.5")]], "Decimal, int"),
+        ([[date(2024, 1, 1)], [datetime(2024, 1, 1, 5)]], "date, datetime"),  # noqa: DTZ001
+        ([np.array(["2024-01-01"], "M8[D]"), np.array(["2024-01-01"], "M8[s]")], "date, datetime"),
+    ],
+)
+def test_lists_of_several_types_in_a_dict_are_refused(given, types):
+    with pytest.raises(WorkflowError, match=f"'a' of the dict .*several types: {types}. Give"):
+        Workflow("a").fit_transform({"a": given})
+
+
+def test_lists_of_times_with_and_without_a_zone_are_refused():
+    times = [[datetime(2024, 1, 1, tzinfo=UTC)], [datetime(2024, 1, 1)]]  # noqa: DTZ001
+    with pytest.raises(WorkflowError, match="times with a zone and without"):
+        Workflow("a").fit_transform({"a": times})
+
+
+@pytest.mark.parametrize("units", [("D", "D"), ("s", "ms"), ("ns", "ns"), ("h", "us")])
+def test_arrays_of_times_in_lists_are_times(units):
+    first, second = ["2024-01-01", "NaT"], ["1969-12-31"]
+    rows = [np.array(first, f"M8[{units[0]}]"), None, np.array(second, f"M8[{units[1]}]")]
+    made = as_lazy_frame({"at": rows}).collect()["at"]
+    assert made.dtype.inner.is_temporal()
+    assert made.cast(pl.List(pl.Date)).to_list() == [
+        [date(2024, 1, 1), None],
+        None,
+        [date(1969, 12, 31)],
+    ]
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], [1.5, 2.5, 3.5], ["a", "b", "c"]])
+def test_masked_values_of_an_array_are_nulls(values):
+    masked = np.ma.array(values, mask=[False, True, False])
+    made = Workflow("a").fit_transform({"a": masked}).collect()["a"].to_list()
+    assert made == [values[0], None, values[2]]
+
+
+@pytest.mark.parametrize("values", [[1, None, 3], [True, None], ["a", None]])
+def test_arrays_of_objects_are_read_as_lists_are(values):
+    made = Workflow("a").fit_transform({"a": np.array(values, object)}).collect()["a"].to_list()
+    assert made == values
 
 
 @pytest.mark.parametrize("schema", [{"a": "int64"}, [], "_schema.json"])

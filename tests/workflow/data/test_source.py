@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from decimal import Decimal
 
 import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from workflow import ColumnSelector, Workflow, WorkflowError, ops
@@ -238,6 +240,46 @@ def test_periods_are_refused_with_the_remedy(frequency, tmp_path):
             with pytest.raises(WorkflowError, match=r"'at' .*period.*\.dt\.to_timestamp\(\)"):
                 use(data)
     assert set(workflow.transform(whole).collect()["at_year"]) == {2024}
+
+
+def test_times_of_a_zone_that_polars_lacks_are_refused_with_the_remedy(tmp_path):
+    """As pandas parses `2024-01-01T00:30:00+05:30`: Polars knows offsets of whole hours alone."""
+    at = pd.to_datetime(["2024-01-01T00:30:00+05:30", "2024-07-01T23:00:00+05:30"])
+    frame = pd.DataFrame({"userId": [7, 9], "at": at})
+    frame.to_parquet(tmp_path / "times.parquet")
+    hour = ["at"] >> ops.DatePart(["hour"], time_zone="Asia/Kolkata")
+    for data in (frame, pa.table(frame), tmp_path / "times.parquet"):
+        with pytest.raises(WorkflowError, match=r"'at'.*\.dt\.tz_convert\(\"UTC\"\)"):
+            Workflow(hour).fit(data)
+    made = Workflow(hour).fit_transform(frame.assign(at=frame["at"].dt.tz_convert("UTC"))).collect()
+    assert made["at_hour"].to_list() == [0, 23]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[1], None], pa.list_view(pa.int64())),
+        pa.array([{"a": [1]}, None], pa.struct({"a": pa.list_view(pa.int64())})),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_column_for_which_polars_reads_nothing_of_a_file_is_named(column, tmp_path):
+    pq.write_table(pa.table({"userId": [7, 9], "note": column}), tmp_path / "a.parquet")
+    with pytest.raises(
+        WorkflowError, match=r"a\.parquet .* column 'note', .*list_view.*Cast the column"
+    ):
+        Workflow(["userId"] >> ops.Categorify()).fit(tmp_path)
+
+
+@pytest.mark.parametrize("make", [lambda d: d, lambda d: [d]], ids=["single", "list"])
+def test_decimals_too_wide_for_polars_are_refused_only_if_they_are_used(make, tmp_path):
+    wide = pa.decimal256(50, 2)
+    column = pa.array([make(Decimal("1.5")), None], wide if make(0) == 0 else pa.list_(wide))
+    pq.write_table(pa.table({"userId": [7, 9], "price": column}), tmp_path / "a.parquet")
+    workflow = Workflow(["userId"] >> ops.Categorify()).fit(tmp_path)
+    assert workflow.transform(tmp_path).collect()["userId"].to_list() == [3, 4]
+    with pytest.raises(WorkflowError, match=r"a\.parquet: .* column 'price' .*Decimal.*Cast"):
+        Workflow(["price"] >> ops.Normalize()).fit(tmp_path)
 
 
 @pytest.fixture

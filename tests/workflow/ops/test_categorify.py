@@ -237,3 +237,9 @@ def test_combinations_go_with_any_of_their_columns():
     workflow = fitted(AUTHORS, left, encode_type="combo")
     smaller = workflow.remove_inputs(["author"])
     assert encoded(smaller, AUTHORS) == {"reader": encoded(workflow, AUTHORS)["reader"]}
+
+
+def test_a_masked_vocabulary_holds_nulls():
+    masked = np.ma.array([5, 6, 7], mask=[False, True, False])
+    with pytest.raises(WorkflowError, match="contains null"):
+        Workflow(["a"] >> ops.Categorify(vocabs={"a": masked}))

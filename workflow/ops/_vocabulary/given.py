@@ -62,9 +62,13 @@ def _series(name: str, values: Any) -> pl.Series:
         )
         chosen = name if name in names else names[0]
         return frame.select(chosen).collect()[chosen]
+    require(
+        hasattr(values, "__len__"),
+        f"The vocabulary of {name!r} needs several values. Received: {values!r:.200}.",
+    )
     try:
-        return pl.Series(name, values, strict=True)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        return as_lazy_frame({name: values}).collect()[name]
+    except WorkflowError as error:
         raise WorkflowError(
             f"The vocabulary of {name!r} needs values of one type. Received: {values!r:.200} ({error})."
         ) from error
