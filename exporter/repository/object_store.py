@@ -10,7 +10,7 @@ models, which is none to a server, excludes a second export of the same name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -74,29 +74,16 @@ class StoredRepository:
             ExportError: there are such models already, or the store cannot be written; nothing is left.
         """
         lock = self._key(f".{models[-1]}.export")
-        try:
-            with _store_errors():
-                self._bucket.put(lock, b"", new=True)
-        except FileExistsError:
-            raise ExportError(
-                f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
-                "one that has begun and not ended. Wait for it. If it was killed, remove its mark: "
-                f"aws s3 rm {quote(f'{self._bucket.root}/{lock}')}."
-            ) from None
-        begun = [lock]
-        try:
+        taken = ExportError(
+            f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
+            "one that has begun and not ended. Wait for it. If it was killed, remove its mark: "
+            f"aws s3 rm {quote(f'{self._bucket.root}/{lock}')}."
+        )
+        with _store_errors(), self._bucket.reserved(lock, taken) as put:
             self.expect_none(models)
+            # The config of the ensemble last: it is also the first that an error removes.
             for file in in_order(repository, models):
-                begun.append(self._key(file.relative_to(repository).as_posix()))
-                with _store_errors():
-                    self._bucket.put(begun[-1], file)
-        except BaseException:
-            # The config of the ensemble first, the mark last; what cannot be removed has the mark.
-            with suppress(WorkflowError):
-                self._bucket.remove(begun[::-1])
-            raise
-        with _store_errors():
-            self._bucket.remove([lock])
+                put(self._key(file.relative_to(repository).as_posix()), file)
 
     def _key(self, path: str) -> str:
         return f"{self._folder.key}/{path}".lstrip("/")

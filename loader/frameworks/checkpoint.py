@@ -162,6 +162,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             )
         for saved in _files(content):
             _expect_sum(self._folder / saved["weights"], saved["sum_of_weights"])
+        self._set_position(content["loader"])
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         self._counts, self._best = content["callbacks"], content["best"]
@@ -170,7 +171,6 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             model.optimizer.learning_rate = self._rate
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
             variable.assign(seed)
-        self._loader.set_state(content["loader"])
         self._restored = content["loader"]
         self._steps_before, self._rows_before = content["steps"], content["rows"]
         self._metrics, self._rate_within_epoch = content["metrics"], _learning_rate(model)
@@ -178,6 +178,17 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         # Keras itself ends no run in its first epoch.
         is_ended = content["epoch"] > 1 and self._is_out_of_patience(content["epoch"] - 1)
         return sys.maxsize if is_ended else int(content["epoch"])
+
+    def _set_position(self, state: Mapping[str, Any]) -> None:
+        try:
+            self._loader.set_state(state)
+        except LoaderError as error:
+            raise LoaderError(
+                f"Expected the loader's settings of the checkpoint in {self._folder}, which was saved within an "
+                "epoch: batch_size, shuffle, parts_per_chunk, buffer_size, device and version of Polars or "
+                "cuDF. Received: others, by which the rest of the epoch would be other rows. Give it the "
+                "earlier ones; or give it another folder, and begin with the weights of a saved model."
+            ) from error
 
     def _load_weights(self, model: keras.Model, content: Mapping[str, Any]) -> None:
         """Load those of the best epochs for the callbacks that give them back, and then the last ones."""

@@ -147,6 +147,42 @@ def test_new_data_are_not_taken_for_those_of_the_checkpoint(tmp_path, of, epochs
         np.testing.assert_array_equal(own, unread)
 
 
+def test_within_an_epoch_other_settings_of_the_loader_are_refused_with_a_remedy(tmp_path):
+    """Before the model is touched: it would go on with weights of one place and rows of another."""
+    data = write(tmp_path / "data", 640)
+
+    def loader_of(batch_size):
+        return KerasSequenceLoader(
+            data, batch_size, ["label"], cat_names=["userId"], cont_names=["age"], seed=3
+        )
+
+    def run(model, batch_size, **options):
+        loader = loader_of(batch_size)
+        saver = LoaderCheckpoint(loader, tmp_path / "checkpoint", save_freq=3)
+        return train(model, loader, checkpoint=saver, **options)
+
+    class StopError(Exception):
+        pass
+
+    def stop(batch, logs):  # noqa: ARG001 - Keras passes it by name
+        if batch == 4:
+            raise StopError
+
+    stopper = keras.callbacks.LambdaCallback(on_train_batch_end=stop)
+    with pytest.raises(StopError):
+        run(make(data)[0], 64, callbacks=[stopper])
+    model = make(data)[0]
+    before = model.get_weights()
+    with pytest.raises(
+        LoaderError, match=r"settings of the checkpoint in .*batch_size.*earlier"
+    ) as e:
+        run(model, 32)
+    assert "legs" not in str(e.value)
+    for own, untouched in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(own, untouched)
+    assert run(model, 64).samples == 640 - 3 * 64
+
+
 @pytest.mark.parametrize("of", ["files", "a frame"])
 def test_a_copy_of_the_data_is_that_of_the_checkpoint(tmp_path, of):
     night = write(tmp_path / "night", 200)

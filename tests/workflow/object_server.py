@@ -119,6 +119,16 @@ class Link:
         """Remove an object."""
         self._store().delete(f"{self._folder}/{key}")
 
+    def exists(self, key):
+        """Whether there is an object."""
+        import obstore
+
+        prefix = f"{self._folder}/{key}"
+        return any(
+            each["path"] == prefix
+            for each in obstore.list(self._store(), prefix.rpartition("/")[0]).collect()
+        )
+
     def _store(self):
         from obstore.store import S3Store
 

@@ -53,9 +53,12 @@ class EventLog(keras.callbacks.Callback):
         self._writers: dict[str, Any] = {}
         self._first = 0
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Find the number of the epoch's first step, also in a resumed run."""
-        self._first = int(self.model.optimizer.iterations)
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Find the number of the first step, also in a resumed run."""
+        optimizer = self.model.optimizer
+        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+        # The optimizer counts its updates: none in a step whose gradients are kept, or are not finite.
+        self._first = int(inner.iterations) * (inner.gradient_accumulation_steps or 1)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Write the mean loss of the epoch so far, every few steps."""
@@ -76,6 +79,7 @@ class EventLog(keras.callbacks.Callback):
             own["epoch_samples_per_second"] = self._watch.epoch_samples / self._watch.epoch_seconds
         self._write("train", epoch, own)
         self._write("validation", epoch, others)
+        self._first += self._watch.step
 
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
         """Close the files."""

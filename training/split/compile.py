@@ -114,6 +114,7 @@ def compile_model(
     if model.built and not optimizer.built and (is_divided or workers.size == 1):
         expect_room_for_state(workers, model, optimizer)
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
+    _reset([metrics, options.get("weighted_metrics")])
     # Keras reads the attributes; without own ones the model has its class's methods.
     loop.uninstall(model)
     replicas.install(model)
@@ -130,6 +131,13 @@ def compile_model(
         loop.install_names(model)
         if exchange is not None and is_divided:
             loop.install_lookups(model, exchange)
+
+
+def _reset(metrics: Any) -> None:
+    """Let metrics count from zero, which Keras does as an epoch begins, but not before its first step."""
+    for metric in keras.tree.flatten(metrics):
+        if isinstance(metric, keras.metrics.Metric):
+            metric.reset_state()
 
 
 def _optimizer(given: Any) -> keras.Optimizer:

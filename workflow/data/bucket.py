@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from os import environ
@@ -163,6 +165,59 @@ class Bucket:
             options["if_match"] = tag
         with _store_errors(f"{self.root}/{key}"):
             return bytes(_library().get(self.store, key, options=options).bytes())
+
+    @contextmanager
+    def reserved(self, mark: str, taken: Exception) -> Iterator[Callable[[str, Path], None]]:
+        """Write objects while another one, the mark, excludes others; after an error none is left.
+
+        Args:
+            mark: key of the mark, which is removed at the end.
+            taken: the error if there is the mark already.
+
+        Yields:
+            A function that writes an object from its key and a local file.
+
+        Raises:
+            WorkflowError: the store cannot be reached, or refuses the request.
+        """
+        self._reserve(mark, taken)
+        begun = [mark]
+
+        def put(key: str, file: Path) -> None:
+            begun.append(key)
+            self.put(key, file)
+
+        try:
+            yield put
+        except BaseException:
+            # The last ones first: what cannot be removed keeps the mark.
+            with suppress(WorkflowError):
+                self.remove(begun[::-1])
+            raise
+        try:
+            self.remove([mark])
+        except WorkflowError as error:
+            # Of keys that may write and not remove, for one.
+            warnings.warn(
+                f"What was written is complete, but its mark stays: {error}", stacklevel=4
+            )
+
+    def _reserve(self, mark: str, taken: Exception) -> None:
+        own = secrets.token_hex(16).encode()
+        try:
+            self.put(mark, own, new=True)
+        except (FileExistsError, WorkflowError) as error:
+            # The store may have written it and answered with an error, so that it was asked again.
+            if self._holds(mark, own):
+                return
+            if isinstance(error, FileExistsError):
+                raise taken from None
+            raise
+
+    def _holds(self, key: str, content: bytes) -> bool:
+        with suppress(OSError, WorkflowError):
+            return self.get(key, None) == content
+        return False
 
     def put(self, key: str, content: bytes | Path, *, new: bool = False) -> None:
         """Write an object, in parts if it is large.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -12,8 +11,6 @@ from typing import Any
 from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, parquet_below
 from workflow.data.object_stores import Objects
 from workflow.errors import WorkflowError
-
-_MARKER = f"{UNFINISHED}/lock"
 
 
 def write_to_store(
@@ -46,42 +43,20 @@ def write_to_store(
             f"Expected a folder that all workers share, for client=. Received: {url}. Write to a shared "
             "folder, and copy it when it is complete: aws s3 sync FOLDER s3://BUCKET/FOLDER."
         )
-    with _reserved(url, storage_options) as put, tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "data"
-        files = write(folder)
-        for file in (*files, folder / SCHEMA_FILE):
-            put(file)
-        return [f"{url.rstrip('/')}/{file.name}" for file in files]
-
-
-@contextmanager
-def _reserved(
-    url: str, storage_options: Mapping[str, Any] | None
-) -> Iterator[Callable[[Path], None]]:
-    """Mark a folder as unfinished, and remove what was copied if there is an error."""
-    folder = Objects(storage_options).path(url)
-    if any(parquet_below(folder)):
+    place = Objects(storage_options).path(url)
+    if any(parquet_below(place)):
         raise WorkflowError(
             f"{url} holds parquet files already. Remove them, or write to another folder."
         )
-    bucket, copied = folder.bucket, [(folder / _MARKER).key]
-    try:
-        bucket.put(copied[0], b"", new=True)
-    except FileExistsError:
-        raise WorkflowError(
-            f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "
-            f"and not ended. Wait for it. If it was killed, remove the folder with {UNFINISHED}: "
-            f"aws s3 rm --recursive {quote(url)}."
-        ) from None
-
-    def put(file: Path) -> None:
-        copied.append((folder / file.name).key)
-        bucket.put(copied[-1], file)
-
-    try:
-        yield put
-    except BaseException:
-        # The mark last.
-        bucket.remove(copied[::-1])
-        raise
-    bucket.remove(copied[:1])
+    taken = WorkflowError(
+        f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "
+        f"and not ended. Wait for it. If it was killed, remove the folder with {UNFINISHED}: "
+        f"aws s3 rm --recursive {quote(url)}."
+    )
+    reserved = place.bucket.reserved((place / f"{UNFINISHED}/lock").key, taken)
+    with reserved as put, tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "data"
+        files = write(folder)
+        for file in (*files, folder / SCHEMA_FILE):
+            put((place / file.name).key, file)
+        return [f"{url.rstrip('/')}/{file.name}" for file in files]

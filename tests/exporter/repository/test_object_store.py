@@ -149,6 +149,25 @@ def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tm
     assert verify(link.get_folder("models", tmp_path / "again"), "movies") == report.generation
 
 
+def test_a_mark_that_the_store_has_written_before_it_failed_is_ones_own(export, link, tmp_path):
+    report = export()
+    models = [spec.name for spec in report.plan.models]
+    stored = StoredRepository(f"{link.url}/models", {**link.options, "max_retries": 1})
+    failed = []
+
+    def fault(text):
+        if failed or not (text.startswith("PUT") and text.endswith(".export")):
+            return None
+        failed.append(text)
+        return "fail"
+
+    link.fault = fault
+    stored.copy(report.repository, models)
+    assert failed
+    copy = link.get_folder("models", tmp_path / "copy")
+    assert files(copy) == files(report.repository)
+
+
 def test_an_export_that_has_begun_excludes_another(to_store, link, tmp_path):
     link.put("models/.movies.export", b"")
     with pytest.raises(

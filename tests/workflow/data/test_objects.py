@@ -313,8 +313,7 @@ def test_results_that_are_not_complete_are_refused_by_readers(link, raw, workflo
     monkeypatch.setattr(Bucket, "put", observed)
     workflow.transform_to_parquet(raw, made, rows_per_file=2, storage_options=link.options)
     # The mark, then three files, then `_schema.json`.
-    assert states[0].startswith("No parquet file matches")
-    assert states[1:] == ["still"] * 3 + [6]
+    assert states == ["still"] * 4 + [6]
 
 
 def test_a_run_that_fails_leaves_nothing_in_the_store(link, raw, workflow, monkeypatch):
@@ -333,6 +332,52 @@ def test_a_run_that_fails_leaves_nothing_in_the_store(link, raw, workflow, monke
     with pytest.raises(WorkflowError, match="No parquet file matches"):
         read(made, link.options)
     assert len(workflow.transform_to_parquet(raw, made, storage_options=link.options)) == 1
+
+
+def first(method, part):
+    """A `fault` for the first of such requests, which the server has done nevertheless."""
+    seen = []
+
+    def of(text):
+        if not seen and text.startswith(method) and part in text:
+            seen.append(text)
+            return "fail"
+        return None
+
+    return of
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_mark_that_the_store_has_written_before_it_failed_is_ones_own(
+    link, raw, workflow, retries
+):
+    made, options = f"{link.url}/made", {**link.options, "max_retries": retries}
+    link.fault = first("PUT", "/lock")
+    workflow.fit(raw).transform_to_parquet(raw, made, storage_options=options)
+    assert_frame_equal(read(made, link.options), workflow.transform(raw).collect())
+    assert not link.exists("made/.writing/lock")
+
+
+def test_what_cannot_be_removed_after_an_error_does_not_hide_it(link, raw, workflow):
+    made, options = f"{link.url}/made", {**link.options, "max_retries": 0}
+    workflow.fit(raw)
+    link.fault = lambda text: "fail" if "?delete" in text or "00001" in text else None
+    with pytest.raises(WorkflowError, match=r"part-00001.parquet cannot be written: no answer"):
+        workflow.transform_to_parquet(raw, made, rows_per_file=2, storage_options=options)
+    link.fault = lambda _: None
+    assert link.exists("made/.writing/lock")
+    with pytest.raises(WorkflowError, match="a transform is still writing"):
+        read(made, link.options)
+
+
+def test_a_mark_that_may_not_be_removed_is_a_warning(link, raw, workflow):
+    """Keys that may write and not remove: the data set is complete."""
+    made, options = f"{link.url}/made", {**link.options, "max_retries": 0}
+    workflow.fit(raw)
+    link.fault = lambda text: "fail" if "?delete" in text else None
+    with pytest.warns(UserWarning, match="complete.*made/.writing/lock cannot be removed"):
+        workflow.transform_to_parquet(raw, made, storage_options=options)
+    assert_frame_equal(read(made, link.options), workflow.transform(raw).collect())
 
 
 def test_a_folder_of_a_store_that_is_in_use_is_refused(link, raw, workflow):
