@@ -98,6 +98,9 @@ class SplitStep:
         if self._trained != _trained(self.model):
             self._prepare()
         expect_state(self.model.optimizer, self.model.trainable_variables)
+        if not self.model.optimizer.built:
+            with tf.init_scope():  # before the loss is scaled, which would keep the initial scale
+                self.model.optimizer.build(self.model.trainable_variables)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         self._make_metrics(y, weight)
         before = [] if self._exchange is None else self._exchange.before()
