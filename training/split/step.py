@@ -97,7 +97,7 @@ class SplitStep:
         """
         if self._trained != _trained(self.model):
             self._prepare()
-        expect_state(self.model.optimizer, self.model.trainable_variables)
+        self._build_optimizer()
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         self._make_metrics(y, weight)
         before = [] if self._exchange is None else self._exchange.before()
@@ -167,6 +167,13 @@ class SplitStep:
             self._compute, autograph=False, experimental_attributes={"_noinline": self._xla}
         )
         self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
+
+    def _build_optimizer(self) -> None:
+        """Build it before the loss is scaled, which would keep the initial scale."""
+        expect_state(self.model.optimizer, self.model.trainable_variables)
+        if not self.model.optimizer.built:
+            with tf.init_scope():
+                self.model.optimizer.build(self.model.trainable_variables)
 
     def _make_metrics(self, y: Any, weight: Any) -> None:
         """Have Keras make its metrics, which it does in their first use.

@@ -72,3 +72,17 @@ def test_columns_that_the_model_does_not_take_are_left_out():
     history = model.fit(data, validation_data=data, shuffle=False, verbose=0).history
     assert history == {"loss": [21.0**2], "val_loss": [21.0**2]}
     assert model.predict(x, verbose=0).tolist() == [[21.0]] * 64
+
+
+@pytest.mark.parametrize("which", ["metrics", "weighted_metrics"])
+@pytest.mark.parametrize("split", [True, False])
+def test_a_metric_that_has_counted_before_begins_anew(which, split):
+    """Keras resets the object only after its first epoch, which so counts rows of another model's run."""
+    error = keras.metrics.MeanAbsoluteError(name="error")
+    model = keras.Sequential([keras.Input((1,), name="a"), keras.layers.Dense(1)])
+    model.layers[0].set_weights([np.zeros((1, 1)), np.zeros(1)])
+    for label in (4.0, 1.0):
+        data = tf.data.Dataset.from_tensors((np.ones((8, 1)), np.full((8, 1), label)))
+        still = keras.optimizers.SGD(0.0)  # predicts 0 for ever: the error is the label
+        compile_model(model, still, "mse", split=split, **{which: [error]})
+        assert model.fit(data, shuffle=False, verbose=0).history["error"] == [label]

@@ -36,6 +36,22 @@ def test_float16_scales_the_loss(batches, built):
     assert model.optimizer.inner_optimizer.iterations.numpy() == 2
 
 
+@pytest.mark.parametrize(
+    "kind", [optimizers.LossScaleOptimizer, keras.optimizers.LossScaleOptimizer]
+)
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_scale_that_grows_scales_the_loss_and_its_gradients(batches, built, kind, xla):
+    plain, scaled = built(), built()
+    optimizer = kind(optimizers.SGD(0.1), initial_scale=8.0, dynamic_growth_steps=1)
+    compile_model(plain, optimizers.SGD(0.1), xla=xla)
+    compile_model(scaled, optimizer, xla=xla)
+    for model in (plain, scaled):
+        model.fit(batches(4 * 32, 32), verbose=0, shuffle=False)
+    assert optimizer.dynamic_scale.numpy() == 8 * 2**4
+    for one, other in zip(plain.weights, scaled.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
 def test_the_last_layers_keep_float32(sizes):
     def policies(model):
         copy = faster(cut(model).tower, "mixed_bfloat16", xla=False)
