@@ -50,23 +50,23 @@ class EpochDataset(LoaderMethods, SizedDataset):
         Example:
             >>> train.map(lambda x, y: (x, y, tf.where(y > 0, 2.0, 1.0)))  # doctest: +SKIP
         """
-        if self.device == "cpu":
-            return super().map(map_func, *args, **kwargs)
-        return self._with_size(self._dataset, len(self)).map(map_func)
+        return self.as_dataset().map(map_func, *args, **kwargs)
+
+    def take(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        """The first batches of each epoch, as `tf.data.Dataset.take`; all for -1."""
+        return self.as_dataset().take(count, *args, **kwargs)
+
+    def skip(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        """Each epoch without its first batches, as `tf.data.Dataset.skip`."""
+        return self.as_dataset().skip(count, *args, **kwargs)
+
+    def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
+        """`tf.data.Dataset.prefetch`; on a GPU the loader reads ahead as without it."""
+        return self.as_dataset().prefetch(*args, **kwargs)
 
     def _check_reader(self) -> None:
         if self.device != "cpu":
             refuse_reader(self._transport.device)
-
-    def _readable(self) -> tf.data.Dataset:
-        return self._dataset
-
-    def _with_size(self, dataset: tf.data.Dataset, size: int) -> SizedDataset:
-        if self.device == "cpu":
-            return super()._with_size(dataset, size)
-        from loader.tensorflow.batch_spec import MappedDataset  # noqa: PLC0415 - only where there is a GPU
-
-        return MappedDataset(dataset, size, self._transport.device)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> SizedDataset:
         """Epochs one after another as one dataset, for `fit` with `steps_per_epoch`.
@@ -83,8 +83,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
         """
         del name
         epochs = None if count in {None, -1} else check_counts(count=count)[0]
-        dataset = _dataset_of(self._epochs, self._transport, epochs)
-        return self._with_size(dataset, int(dataset.cardinality()))
+        return self._repeated_epochs(epochs)
 
     def as_dataset(self) -> tf.data.Dataset:
         """The loader as a plain `tf.data.Dataset` of known length.
@@ -95,7 +94,15 @@ class EpochDataset(LoaderMethods, SizedDataset):
         Example:
             >>> dataset = train.as_dataset().prefetch(1)  # doctest: +SKIP
         """
-        return self._with_size(self._dataset, len(self))
+        return self._dataset if self.device == "cpu" else self._repeated_epochs(1)
+
+    def _repeated_epochs(self, count: int | None) -> SizedDataset:
+        if self.device == "cpu":
+            return _dataset_of(self._epochs, self._transport, count)
+        from loader.tensorflow.device_dataset import DeviceDataset  # noqa: PLC0415 - only where there is a GPU
+
+        size = _size_of(self._epochs, count)
+        return DeviceDataset(lambda: self._epochs.stream(count), size, self._transport)
 
     def distribute(self, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
         """Batches for the replicas of a strategy: in each step every replica takes one.
@@ -134,5 +141,8 @@ def _dataset_of(epochs: Epochs, transport: Transport, count: int | None = 1) -> 
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         dataset = dataset.with_options(options)
-    size = tf.data.INFINITE_CARDINALITY if count is None else epochs.steps * count
-    return SizedDataset(dataset, size, keep=generator)
+    return SizedDataset(dataset, _size_of(epochs, count), keep=generator)
+
+
+def _size_of(epochs: Epochs, count: int | None) -> int:
+    return tf.data.INFINITE_CARDINALITY if count is None else epochs.steps * count

@@ -10,13 +10,12 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from loader.batches.stream import Stream
 from loader.errors import LoaderError
 from loader.tensorflow.private import HandleDataset
 from loader.tensorflow.tensors import Transport
@@ -33,10 +32,10 @@ class StreamRegistry:
     a shape at once, but would have to wait for a GPU to read a value.
     """
 
-    def __init__(self, make: Callable[[], Stream]) -> None:
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
         self._make = make
         self._numbers = itertools.count()
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, Iterator[Any]] = {}
         self._lock = threading.Lock()
 
     def open(self) -> Any:

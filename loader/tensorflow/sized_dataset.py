@@ -59,47 +59,37 @@ class SizedDataset(HandleDataset):
 
     def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
         """`tf.data.Dataset.prefetch`, keeping the length."""
-        return self._with_size(
-            tf.data.Dataset.prefetch(self._readable(), *args, **kwargs), self._size
-        )
+        return SizedDataset(super().prefetch(*args, **kwargs), self._size)
 
     def repeat(self, count: Any = None, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.repeat`, with a length if `count` is a number or None."""
-        repeated = tf.data.Dataset.repeat(self._readable(), count, *args, **kwargs)
-        number = -1 if count is None else _known(count)
-        if number is None:
-            return repeated
-        is_endless = number < 0 or self._size == tf.data.INFINITE_CARDINALITY
-        size = tf.data.INFINITE_CARDINALITY if is_endless else self._size * number
-        return self._with_size(repeated, size)
+        repeated = super().repeat(count, *args, **kwargs)
+        number = -1 if count is None else known(count)
+        return repeated if number is None else SizedDataset(repeated, self._repeated(number))
 
     def take(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.take`, with a length if `count` is a number."""
-        taken = tf.data.Dataset.take(self._readable(), count, *args, **kwargs)
-        number = _known(count)
-        if number is None:
-            return taken
-        everything = number < 0 or 0 <= self._size <= number
-        return self._with_size(taken, self._size if everything else number)
+        taken, number = super().take(count, *args, **kwargs), known(count)
+        return taken if number is None else SizedDataset(taken, self._taken(number))
 
     def skip(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.skip`, with a length if `count` is a number."""
-        rest = tf.data.Dataset.skip(self._readable(), count, *args, **kwargs)
-        number = _known(count)
-        if number is None:
-            return rest
+        rest, number = super().skip(count, *args, **kwargs), known(count)
+        return rest if number is None else SizedDataset(rest, self._left_by(number))
+
+    def _repeated(self, number: int) -> int:
+        is_endless = number < 0 or self._size == tf.data.INFINITE_CARDINALITY
+        return tf.data.INFINITE_CARDINALITY if is_endless else self._size * number
+
+    def _taken(self, number: int) -> int:
+        everything = number < 0 or 0 <= self._size <= number
+        return self._size if everything else number
+
+    def _left_by(self, number: int) -> int:
         if number < 0:
-            return self._with_size(rest, 0)
+            return 0
         is_endless = self._size == tf.data.INFINITE_CARDINALITY
-        return self._with_size(rest, self._size if is_endless else max(0, self._size - number))
-
-    def _readable(self) -> tf.data.Dataset:
-        """The same elements, for transformations that only pass them on."""
-        return self
-
-    def _with_size(self, dataset: tf.data.Dataset, size: int) -> SizedDataset:
-        """A dataset made from this one, with its length."""
-        return SizedDataset(dataset, size)
+        return self._size if is_endless else max(0, self._size - number)
 
 
 def refuse_reader(device: str) -> NoReturn:
@@ -118,7 +108,7 @@ def refuse_reader(device: str) -> NoReturn:
     )
 
 
-def _known(count: Any) -> int | None:
+def known(count: Any) -> int | None:
     """A number of elements, or None for a tensor of a graph."""
     value = tf.get_static_value(tf.convert_to_tensor(count))
     return None if value is None else int(value)

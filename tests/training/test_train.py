@@ -167,31 +167,6 @@ def test_settings_may_be_numbers_of_numpy(model, batches):
         np.testing.assert_allclose(other, own, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("split", [True, False])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: keras.metrics.AUC(name="own"),
-        lambda: keras.metrics.F1Score(
-            threshold=0.5, name="own"
-        ),  # makes its state in the first step
-    ],
-)
-def test_a_metric_that_has_counted_before_begins_at_zero(model, batches, make, split):
-    """One object for several runs, as in a loop over settings, or after an interruption in a notebook."""
-    data, flipped = batches(256, 64), batches(256, 64).map(lambda x, y: (x, 1 - y))
-    weights = model.get_weights()
-
-    def measured(metric, labelled):
-        model.set_weights(weights)
-        report = train(model, labelled, data, epochs=2, metrics=[metric], split=split)
-        return report.history["own"] + report.history["val_own"]
-
-    used = make()
-    measured(used, flipped)
-    assert measured(used, data) == pytest.approx(measured(make(), data), abs=1e-6)
-
-
 def test_a_folder_that_cannot_be_made_is_told_before_an_epoch(model, batches, tmp_path):
     (tmp_path / "logs").write_text("a file")
     steps = []

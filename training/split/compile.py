@@ -113,7 +113,6 @@ def compile_model(
         _expect_rows_alone(workers, optimizer, precision)
     if model.built and not optimizer.built and (is_divided or workers.size == 1):
         expect_room_for_state(workers, model, optimizer)
-    _forget_other_runs((metrics, options.get("weighted_metrics")))
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
     _reset([metrics, options.get("weighted_metrics")])
     # Keras reads the attributes; without own ones the model has its class's methods.
@@ -137,7 +136,7 @@ def compile_model(
 def _reset(metrics: Any) -> None:
     """Let metrics count from zero, which Keras does as an epoch begins, but not before its first step."""
     for metric in keras.tree.flatten(metrics):
-        if isinstance(metric, keras.metrics.Metric):
+        if isinstance(metric, keras.metrics.Metric) and metric.variables:
             metric.reset_state()
 
 
@@ -154,13 +153,6 @@ def _optimizer(given: Any) -> keras.Optimizer:
             f'"adam". Received: {given!r}.{made}'
         )
     return given
-
-
-def _forget_other_runs(metrics: Any) -> None:
-    """Reset metrics that have counted before; Keras resets them only after their first epoch."""
-    for metric in keras.tree.flatten(metrics):
-        if isinstance(metric, keras.metrics.Metric) and metric.variables:
-            metric.reset_state()
 
 
 def warn_of_repeated_rows(optimizer: keras.Optimizer) -> None:

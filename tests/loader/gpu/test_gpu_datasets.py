@@ -18,7 +18,7 @@ from loader.gpu.blocks import DeviceBlocks
 from loader.gpu.column_matrix import BatchFormat
 from loader.gpu.transport import DeviceTransport
 from loader.order.epoch_plan import Chunk, Piece
-from loader.tensorflow.batch_spec import MappedDataset
+from loader.tensorflow.device_dataset import DeviceDataset
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 from loader.tensorflow.sized_dataset import SizedDataset
 from loader.tensorflow.sparse import SparseTransport
@@ -48,8 +48,8 @@ def test_sparse_tensors_are_made_where_a_batch_is_used(dtype):
 
 
 @pytest.fixture
-def device_dataset():
-    """A dataset as the GPU's, of 200 rows in batches of 64, and the functions that keep it alive."""
+def parts():
+    """A function that begins a pass over 200 rows in batches of 64, their number, and a transport."""
     batch_format = BatchFormat(LAYOUT)
     chunks = [[Chunk((Piece("f", 0, 0, 200, 0),))]]
 
@@ -57,9 +57,15 @@ def device_dataset():
         blocks = DeviceBlocks(PolarsReader(batch_format, make_frame(200)), batch_format, "/cpu:0")
         return (p for b in blocks.in_order(chunks, 64) for p in b.batches(64))
 
-    transport = DeviceTransport(batch_format, "/cpu:0")
+    return stream, 4, DeviceTransport(batch_format, "/cpu:0")
+
+
+@pytest.fixture
+def device_dataset(parts):
+    """The dataset below those of a GPU, and the functions that keep it alive."""
+    stream, size, transport = parts
     functions = GeneratorFunctions(StreamRegistry(stream), transport)
-    yield SizedDataset(transport.finish(functions.dataset()), 4)
+    yield SizedDataset(transport.finish(functions.dataset()), size)
     del functions
 
 
@@ -100,8 +106,8 @@ def test_a_loader_on_a_gpu_is_not_for_several_replicas(tmp_path):
         loader.distribute(SimpleNamespace(num_replicas_in_sync=2))
 
 
-def test_map_is_applied_where_a_batch_is_used(device_dataset):
-    mapped = MappedDataset(device_dataset, 4, "/cpu:0", lambda x, y: ({"price": x["price"]}, y))
+def test_map_is_applied_where_a_batch_is_used(parts):
+    mapped = DeviceDataset(*parts, lambda x, y: ({"price": x["price"]}, y))
     weighted = mapped.map(lambda x, y: (x, y, tf.ones_like(x["price"])))
     assert len(weighted) == 4
     for x, _, weight in weighted:
@@ -109,22 +115,50 @@ def test_map_is_applied_where_a_batch_is_used(device_dataset):
         assert weight.shape == x["price"].shape
 
 
-def test_whole_batches_are_passed_on_and_the_function_applied_after_them(device_dataset):
-    data = MappedDataset(device_dataset, 4, "/cpu:0")
-    ids = [x["id"].numpy().tolist() for x, _ in device_dataset]
+def test_whole_batches_are_chosen_and_the_function_applied_after_them(parts):
+    data = DeviceDataset(*parts)
+    ids = [x["id"].numpy().tolist() for x, _ in data]
     passed = data.take(3).repeat(2).skip(1).prefetch(1)
-    assert [x["id"].numpy().tolist() for x, _ in passed] == (ids[:3] * 2)[1:]
+    for _ in range(2):
+        assert [x["id"].numpy().tolist() for x, _ in passed] == (ids[:3] * 2)[1:]
     assert len(passed) == 5
     mapped = passed.map(lambda x, _: x["id"] + 1)
-    assert [x.numpy().tolist() for x in mapped] == [
-        (np.array(b) + 1).tolist() for b in (ids[:3] * 2)[1:]
-    ]
-    assert data.repeat().cardinality() == tf.data.INFINITE_CARDINALITY
+    for late in (mapped, mapped.take(9), mapped.skip(0)):
+        assert [x.numpy().tolist() for x in late] == [
+            (np.array(b) + 1).tolist() for b in (ids[:3] * 2)[1:]
+        ]
+    endless = data.repeat()
+    assert endless.cardinality() == endless.skip(2).cardinality() == tf.data.INFINITE_CARDINALITY
+    assert [x["id"].numpy().tolist() for x, _ in endless.skip(2).take(3)] == [*ids[2:], *ids[:1]]
 
 
-def test_what_reads_on_the_host_is_refused(device_dataset):
+@pytest.mark.parametrize("count", [0, 1, 4, 9, -1])
+def test_counts_are_those_of_tensorflow(parts, count):
+    """Beside a dataset of the numbers of the batches."""
+    data, numbers = DeviceDataset(*parts), tf.data.Dataset.range(4)
+    first = [int(x["id"][0, 0]) for x, _ in data]
+    kinds = ["take", "skip"] + ["repeat"] * (count >= 0)
+    for kind in kinds:
+        own, expected = (getattr(each, kind)(count) for each in (data, numbers))
+        assert [int(x["id"][0, 0]) for x, _ in own] == [first[n] for n in expected]
+        assert len(own) == len(expected)
+    assert list(data.take(0).repeat()) == []
+
+
+def test_a_count_that_only_a_graph_knows_is_refused(parts):
+    data = DeviceDataset(*parts)
+
+    @tf.function(autograph=False)
+    def first(count):
+        return data.take(count).cardinality()
+
+    with pytest.raises(LoaderError, match=r'known outside of a tf.function.*device="cpu"'):
+        first(tf.constant(2))
+
+
+def test_what_reads_on_the_host_is_refused(parts):
     """TensorFlow takes the addresses of a GPU for the host's: the process would end."""
-    data = MappedDataset(device_dataset, 4, "/cpu:0")
+    data = DeviceDataset(*parts)
     for read in (
         lambda: data.filter(lambda _, y: tf.size(y) > 0),
         lambda: data.take(2).filter(lambda _, y: tf.size(y) > 0),
@@ -141,12 +175,12 @@ def test_what_reads_on_the_host_is_refused(device_dataset):
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
-def test_keras_fits_to_it(device_dataset, steps_per_execution):
+def test_keras_fits_to_it(parts, steps_per_execution):
     numbers = lambda x, y: (  # noqa: E731
         {"price": x["price"], "id": tf.cast(x["id"] % 10, tf.int32)},
         tf.cast(y, tf.float32),
     )
-    data = MappedDataset(device_dataset, 4, "/cpu:0", numbers)
+    data = DeviceDataset(*parts, numbers)
     price = keras.Input((1,), name="price")
     ids = keras.Input((1,), name="id", dtype="int32")
     embedded = keras.layers.Flatten()(keras.layers.Embedding(10, 4)(ids))
