@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -109,16 +110,18 @@ class Healer:
         return True
 
     def _load_again(self, process: ServerProcess, models: Iterable[str]) -> None:
-        """Load those of the models that do not answer.
+        """Load those of the models that do not answer, in the versions that the server has.
 
         Raises:
-            ProbeError: the server refused, or did not answer.
+            ProbeError: the server refused, such as a version that a rollback removed, or did not answer.
         """
         process.administration.server_name(TIMEOUT)  # A stopped server has to be started again.
         for model in self._silent(process, dict.fromkeys(models)):
+            # That of the repository may be of a version that was not published into this server.
+            config = json.dumps(process.administration.config(model, TIMEOUT))
             kill_instances(str(process.flags.shm_prefix), model)
             process.administration.unload(model, LOAD_TIMEOUT)
-            process.administration.load(model, LOAD_TIMEOUT)
+            process.administration.load(model, LOAD_TIMEOUT, config)
 
 
 def kill_instances(prefix: str, model: str) -> None:

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from generations import ROWS, export, generation_of
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
 from server_processes import identity_of, processes
@@ -66,6 +67,27 @@ def test_it_answers_again(healed, process_of, wait_for, name, sent):
     wait_for(lambda: hit not in processes(identity_of(healed)))
     restarts = healed.log_path.read_text().count("Started GRPCInferenceService") - starts
     assert restarts == (name == "tritonserver")
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_tensorflow"])
+def test_a_repair_keeps_the_version_that_was_published_into_the_server(runtime, tmp_path, wait_for):
+    export(tmp_path / "models", 1, 1, runtime=runtime)
+    with (
+        TritonServer(tmp_path / "models", heal=True) as server,
+        EnsembleClient(server.grpc_url, "live") as client,
+    ):
+        export(tmp_path / "models", 2, 2, runtime=runtime)
+        running = processes(identity_of(server))
+        killed = {pid for pid, name in running.items() if name == "triton_python_backend_stub"}
+        for process in killed:
+            os.kill(process, signal.SIGKILL)
+        wait_for(lambda: not killed & processes(identity_of(server)).keys())
+        wait_for(server.is_ready, seconds=60)
+        assert generation_of(client.predict(ROWS)["score"].to_numpy()) == 1
+        # A start of the server would take what the repository publishes.
+        assert server.log_path.read_text().count("Started GRPCInferenceService") == 1
+        assert server.publish("live") == 2
+        assert generation_of(client.predict(ROWS)["score"].to_numpy()) == 2
 
 
 def test_a_server_that_is_stopped_is_not_started_again(repository, traces):
