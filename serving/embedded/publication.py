@@ -118,7 +118,8 @@ class LiveServer:
                 for step, served_as in names.items():
                     self._load_step(step, served_as, version)
                 generation = config.parameters["generation"].string_value
-                if (before.generation, before.version) != (generation, version):
+                wanted = (generation, version, dict.fromkeys(names.values(), version))
+                if (before.generation, before.version, before.steps) != wanted:
                     self._switch(_renamed(config, names), rows, tolerance, before)
                 else:
                     self._ask(name, rows, tolerance)

@@ -104,6 +104,20 @@ def expect_parity(server, generation):
     assert {output.kind for output in report.outputs} == {"feature", "prediction"}
 
 
+def test_a_second_publication_of_a_version_does_not_end_the_steps_that_answer(repository):
+    export(repository, 1, 1)
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        export(repository, 2, 2)
+        server.publish("live")
+        rollback(repository, "live")
+        server.publish("live")
+        assert {(".live_nvt@candidate", 1), (".live_tf@candidate", 1)} < loaded(server)
+        assert server.publish("live") == 1
+        load.expect(1)
+        assert loaded(server) == {("live_nvt", 1), ("live_tf", 1), ("live", 1)}
+    assert not list(repository.glob(".*"))
+
+
 def test_parity_follows_a_rollback_and_a_refused_publication(repository):
     """Its requests for features go to the step that answers, under its other name or version."""
     export(repository, 1, 1)
