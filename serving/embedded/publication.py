@@ -189,6 +189,9 @@ class LiveServer:
         config.version_policy.specific.versions[:] = [version]
         # A config in the request would do for a model alone, and not for a step of another one.
         (folder / CONFIG).write_text(text_format.MessageToString(config))
+        # The server may be another user's, whom this one's umask shuts out.
+        for entry in (".", CONFIG):
+            shutil.copymode(source / entry, folder / entry)
         self.administration.load(name, self.seconds)
 
     def _switch(

@@ -1,6 +1,7 @@
 """Versions are published into a server that clients are asking: no failed request, no mixed answer."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,14 @@ from workflow.files.sealed import sealed, unsealed
 @pytest.fixture
 def repository(tmp_path):
     return tmp_path / "models"
+
+
+@pytest.fixture
+def closed_to_others():
+    """New files are this user's alone."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
@@ -116,6 +125,32 @@ def test_a_second_publication_of_a_version_does_not_end_the_steps_that_answer(re
         load.expect(1)
         assert loaded(server) == {("live_nvt", 1), ("live_tf", 1), ("live", 1)}
     assert not list(repository.glob(".*"))
+
+
+def unreadable_to_others(repository):
+    needed = {path: 0o5 if path.is_dir() else 0o4 for path in repository.rglob("*")}
+    return [path for path, bits in needed.items() if path.stat().st_mode & bits != bits]
+
+
+@pytest.mark.usefixtures("closed_to_others")
+def test_a_server_of_another_user_can_read_what_an_umask_would_close(repository):
+    """Exports, a rollback, and the folders of a publication, of which the steps' stay."""
+    export(repository, 1, 1)
+    with TritonServer(repository) as server:
+        export(repository, 2, 2)
+        server.publish("live")
+        rollback(repository, "live")
+        server.publish("live")
+        assert {path.name for path in repository.glob(".*")} == {
+            ".live_nvt@candidate",
+            ".live_tf@candidate",
+        }
+        assert unreadable_to_others(repository) == []
+    fused = repository.with_name("fused")
+    export(fused, 1, 1, runtime="fused_onnx", warm_up=False)
+    export(fused, 2, 2, runtime="fused_onnx", warm_up=True)
+    assert list((fused / "live" / "warmup").iterdir())
+    assert unreadable_to_others(fused) == []
 
 
 def test_parity_follows_a_rollback_and_a_refused_publication(repository):
