@@ -274,10 +274,15 @@ class LiveServer:
             except ProbeError as down:
                 state = f"Version {served} does not answer either: {str(down).removesuffix('.')}."
         reason = str(error).strip().removesuffix(".")
+        advice = (
+            f"`publish` writes links into {self.repository}: run it where that can be written, again."
+            if isinstance(error, OSError)
+            else f"In the repository it is published: `ensemble rollback {name}` publishes the version "
+            "before it again, or export a corrected one."
+        )
         return ServerError(
             f"Version {version} of {name} was not published into the server at {self.url}. {state} "
-            f"Received: {reason}. In the repository it is published: `ensemble rollback {name}` "
-            "publishes the version before it again, or export a corrected one."
+            f"Received: {reason}. {advice}"
         )
 
 

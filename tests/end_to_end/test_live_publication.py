@@ -370,6 +370,20 @@ def test_a_server_of_another_copy_of_the_repository_is_told(repository, tmp_path
         expect_parity(server, 1)
 
 
+def test_a_repository_that_cannot_be_written_is_named_without_a_rollback(repository):
+    export(repository, 1, 1, runtime="fused_onnx")
+    with TritonServer(repository) as server:
+        export(repository, 2, 2, runtime="fused_onnx")
+        in_the_way = repository / ".live@candidate"
+        in_the_way.touch()
+        with pytest.raises(ServerError, match="where that can be written") as refusal:
+            server.publish("live")
+        refusal.match("Version 1 continues to serve.*live@candidate")
+        assert "rollback" not in str(refusal.value)
+        in_the_way.unlink()
+        assert server.publish("live") == 2
+
+
 BROKEN = {
     "truncated": (truncated, r"program\.json is not what the export wrote"),
     "without_code": (without_code, r"Expected .*live_nvt/\d/model\.py, which was exported"),
