@@ -25,6 +25,7 @@ from serving.embedded.administration import Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
 from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
 from serving.errors import ServerError
+from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, file_hash
@@ -58,7 +59,7 @@ class LiveServer:
 
     Raises:
         ClientError: the address is none.
-        ServerError: it is not of gRPC, or of TLS.
+        ServerError: it is not of gRPC, or of TLS; or the seconds are not above 0 and up to 1e9.
     """
 
     repository: Path
@@ -67,6 +68,7 @@ class LiveServer:
     seconds: float = 120.0
 
     def __post_init__(self) -> None:
+        expect_seconds("the timeout", self.seconds, ServerError)
         if parse_address(self.url).scheme != "grpc":
             raise ServerError(
                 "Expected the address of gRPC without TLS, host:port, by default of port 8001, since "

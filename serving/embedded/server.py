@@ -18,6 +18,7 @@ from serving.embedded.process import ServerProcess
 from serving.embedded.publication import LiveServer
 from serving.embedded.repository import models_to_load, steps_of
 from serving.errors import LOST_PROCESS, ServerError
+from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
 from workflow.picture.markup import table
 from workflow.progress.stage import at_work, counted, restart, showing
@@ -93,15 +94,11 @@ class TritonServer:
                 "Expected different ports for HTTP, gRPC and metrics. "
                 f"Received: {', '.join(map(repr, given))}."
             )
-        if not startup_timeout > 0:
-            raise ServerError(
-                f"Expected startup_timeout as seconds above 0. Received: {startup_timeout!r}."
-            )
         self.model_repository = Path(model_repository).absolute()
         self._wanted = models
         self._tritonserver = tritonserver
         self._python = python
-        self._startup_timeout = startup_timeout
+        self._startup_timeout = expect_seconds("startup_timeout", startup_timeout, ServerError)
         self._log_file = None if log_file is None else Path(log_file).absolute()
         self._http = http
         self._ports = (http_port, grpc_port, metrics_port)
@@ -296,7 +293,12 @@ class TritonServer:
         return self._process is not None and self._process.is_running()
 
     def is_ready(self, timeout: float = 5.0) -> bool:
-        """Whether every loaded model answers a one-row request, each within `timeout` seconds."""
+        """Whether every loaded model answers a one-row request, each within `timeout` seconds.
+
+        Raises:
+            ServerError: the timeout is not above 0 and up to 1e9.
+        """
+        expect_seconds("timeout", timeout, ServerError)
         if not self.is_running():
             return False
         administration = self.administration
