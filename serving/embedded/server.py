@@ -16,7 +16,7 @@ from serving.embedded.healing import Healer, Patient
 from serving.embedded.installation import find_tritonserver
 from serving.embedded.process import ServerProcess
 from serving.embedded.publication import LiveServer
-from serving.embedded.repository import models_to_load, steps_of
+from serving.embedded.repository import models_to_load
 from serving.errors import LOST_PROCESS, ServerError
 from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
@@ -164,7 +164,7 @@ class TritonServer:
             self._start(models)
         if self._heal:
             self._healer = Healer(
-                Patient(self._started, self._loaded, self._restart, self._changes)
+                Patient(self._started, lambda: self.models, self._restart, self._changes)
             )
 
     def _start(self, models: tuple[str, ...]) -> None:
@@ -225,7 +225,6 @@ class TritonServer:
                 replaced=replaced,
             )
             self._models = list(models)
-            self._steps = {name: steps_of(self.model_repository, name) for name in models}
             return self._process
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
@@ -332,7 +331,7 @@ class TritonServer:
                         text = f"The model {model} could not be loaded: {error}"
                         raise process.failure(text) from error
                 self._restart(load_threads=1)
-            self._add(model, live)
+            self._add(model)
 
     def publish(self, model: str, *, tolerance: float = 0.0) -> int:
         """Answer with the version that an export or a rollback published, if it answers right.
@@ -360,7 +359,7 @@ class TritonServer:
         with self._changes:
             live = self._live(self._running())
             version = live.publish(model, tolerance=tolerance)
-            self._add(model, live)
+            self._add(model)
         return version
 
     def unload(self, model: str) -> None:
@@ -379,8 +378,7 @@ class TritonServer:
                 ) from error
             self._models = [name for name in self._models if name != model]
 
-    def _add(self, model: str, live: LiveServer) -> None:
-        self._steps[model] = tuple(live.served(model).steps)
+    def _add(self, model: str) -> None:
         if model not in self._models:
             self._models.append(model)
 
@@ -393,9 +391,6 @@ class TritonServer:
     def administration(self) -> Administration:
         """Requests of the server's owner: health, and loading and unloading of models."""
         return self._started().administration
-
-    def _loaded(self) -> dict[str, tuple[str, ...]]:
-        return {model: self._steps.get(model, ()) for model in self._models}
 
     def _started(self) -> ServerProcess:
         if self._process is None:
