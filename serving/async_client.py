@@ -61,7 +61,7 @@ class AsyncEnsembleClient:
         url: str,
         model_name: str,
         *,
-        model_version: str = "",
+        model_version: int | str = "",
         timeout: float = 60.0,
         headers: Mapping[str, str] | None = None,
         tls: Tls | None = None,
@@ -72,7 +72,7 @@ class AsyncEnsembleClient:
         expect_headers(headers or {})
         self.url = url
         self.model_name = model_name
-        self.model_version = model_version
+        self.model_version = str(model_version)
         self.timeout = expect_timeout(timeout)
         self._address = parse_address(url, tls)
         self._headers = dict(headers or {})

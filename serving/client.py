@@ -63,7 +63,7 @@ class EnsembleClient:
         url: str,
         model_name: str,
         *,
-        model_version: str = "",
+        model_version: int | str = "",
         timeout: float = 60.0,
         headers: Mapping[str, str] | None = None,
         tls: Tls | None = None,
@@ -72,7 +72,7 @@ class EnsembleClient:
     ) -> None:
         self.url = url
         self.model_name = model_name
-        self.model_version = model_version
+        self.model_version = str(model_version)
         self.timeout = expect_timeout(timeout)
         expect_retries(retries)
         expect_headers(headers or {})
@@ -82,7 +82,7 @@ class EnsembleClient:
         self._memory = Regions(self._connection) if shared_memory else None
         try:
             self._contract = read_contract(
-                self._connection.config(model_name, model_version, timeout)
+                self._connection.config(model_name, self.model_version, timeout)
             )
         except BaseException:
             self.close()
@@ -154,7 +154,7 @@ class EnsembleClient:
         """
         return self._ask(tensors, timeout).tensors
 
-    def for_model(self, name: str, model_version: str = "") -> EnsembleClient:
+    def for_model(self, name: str, model_version: int | str = "") -> EnsembleClient:
         """A client for another model of the same server, over the same connection.
 
         Closing either closes the connection.
@@ -167,7 +167,7 @@ class EnsembleClient:
             ClientError: as the constructor.
         """
         other = object.__new__(EnsembleClient)
-        vars(other).update(vars(self), model_name=name, model_version=model_version)
+        vars(other).update(vars(self), model_name=name, model_version=str(model_version))
         other._contract = read_contract(self.config(name))
         return other
 
