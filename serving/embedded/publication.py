@@ -114,12 +114,12 @@ class LiveServer:
             config = _published(self.repository, name)
             self._expect_loading(name)
             version, before = max(config.version_policy.specific.versions), self.served(name)
-            names = self._step_names(steps_in(config), before)
+            generation = config.parameters["generation"].string_value
+            names = self._step_names(steps_in(config), before, version, generation)
             try:
                 rows = _expect_whole(self.repository, name, version, tuple(names))
                 for step, served_as in names.items():
                     self._load_step(step, served_as, version)
-                generation = config.parameters["generation"].string_value
                 wanted = (generation, version, dict.fromkeys(names.values(), version))
                 if (before.generation, before.version, before.steps) != wanted:
                     self._switch(_renamed(config, names), rows, tolerance, before)
@@ -160,17 +160,22 @@ class LiveServer:
                 f"Expected a server at {self.url} into which models can be loaded. Received: {error}."
             ) from error
 
-    def _step_names(self, steps: Iterable[str], before: Served) -> dict[str, str]:
+    def _step_names(
+        self, steps: Iterable[str], before: Served, version: int, generation: str
+    ) -> dict[str, str]:
         """The names under which the server loads the steps of a new version.
 
         When a server loads a model again, it drops versions that are no longer in the repository,
-        as after a rollback. If it still answers with such a version, the new one has another name.
+        as after a rollback, and takes the files of an export that has the number of one. If it still
+        answers with such a version, the new one has another name.
         """
-        folders = {step: self.repository / step / str(v) for step, v in before.steps.items()}
-        return {
-            step: candidate_of(step) if step in folders and not folders[step].is_dir() else step
-            for step in steps
+        kept = {
+            step
+            for step, v in before.steps.items()
+            if not (self.repository / step / str(v)).is_dir()
+            or (v == version and before.generation != generation)
         }
+        return {step: candidate_of(step) if step in kept else step for step in steps}
 
     def _load_step(self, step: str, served_as: str, version: int) -> None:
         if served_as == step:

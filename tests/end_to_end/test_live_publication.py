@@ -127,6 +127,21 @@ def test_a_second_publication_of_a_version_does_not_end_the_steps_that_answer(re
     assert not list(repository.glob(".*"))
 
 
+def test_an_export_with_the_number_of_the_version_that_answers(repository):
+    """After a rollback that was not published; its steps have that number too."""
+    export(repository, 1, 1)
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        export(repository, 2, 2)
+        server.publish("live")
+        rollback(repository, "live")
+        export(repository, 3, 2)
+        assert server.publish("live") == 2
+        load.expect(3)
+        names = {".live_nvt@candidate", ".live_tf@candidate", "live"}
+        assert loaded(server) == {(name, 2) for name in names}
+    assert load.generations <= {1, 2, 3}
+
+
 def unreadable_to_others(repository):
     needed = {path: 0o5 if path.is_dir() else 0o4 for path in repository.rglob("*")}
     return [path for path, bits in needed.items() if path.stat().st_mode & bits != bits]
