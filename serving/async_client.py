@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
-from serving.client import expect_headers, expect_retries, expect_seconds, not_copied
+from serving.client import expect_headers, expect_retries, expect_timeout, not_copied
 from serving.connection.address import Address, Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
@@ -61,7 +61,7 @@ class AsyncEnsembleClient:
         url: str,
         model_name: str,
         *,
-        model_version: str = "",
+        model_version: int | str = "",
         timeout: float = 60.0,
         headers: Mapping[str, str] | None = None,
         tls: Tls | None = None,
@@ -72,8 +72,8 @@ class AsyncEnsembleClient:
         expect_headers(headers or {})
         self.url = url
         self.model_name = model_name
-        self.model_version = model_version
-        self.timeout = expect_seconds(timeout)
+        self.model_version = str(model_version)
+        self.timeout = expect_timeout(timeout)
         self._address = parse_address(url, tls)
         self._headers = dict(headers or {})
         self._retries = retries
@@ -180,7 +180,7 @@ class AsyncEnsembleClient:
         )
 
     def _seconds(self, timeout: float | None) -> float:
-        return self.timeout if timeout is None else expect_seconds(timeout)
+        return self.timeout if timeout is None else expect_timeout(timeout)
 
     def _entered(self) -> _Open:
         if self._open is None:

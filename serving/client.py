@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, Self
 
 from serving.connection.address import Tls, parse_address
@@ -17,6 +18,7 @@ from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
 from serving.errors import ClientError, InvalidRequestError
 from serving.exchange import of_one_version, of_other_versions, to_requests, to_table
+from serving.seconds import expect_seconds
 from workflow.schema.column import Array
 
 # What HTTP and gRPC both send unchanged.
@@ -61,7 +63,7 @@ class EnsembleClient:
         url: str,
         model_name: str,
         *,
-        model_version: str = "",
+        model_version: int | str = "",
         timeout: float = 60.0,
         headers: Mapping[str, str] | None = None,
         tls: Tls | None = None,
@@ -70,8 +72,8 @@ class EnsembleClient:
     ) -> None:
         self.url = url
         self.model_name = model_name
-        self.model_version = model_version
-        self.timeout = expect_seconds(timeout)
+        self.model_version = str(model_version)
+        self.timeout = expect_timeout(timeout)
         expect_retries(retries)
         expect_headers(headers or {})
         address = parse_address(url, tls)
@@ -80,7 +82,7 @@ class EnsembleClient:
         self._memory = Regions(self._connection) if shared_memory else None
         try:
             self._contract = read_contract(
-                self._connection.config(model_name, model_version, timeout)
+                self._connection.config(model_name, self.model_version, timeout)
             )
         except BaseException:
             self.close()
@@ -152,7 +154,7 @@ class EnsembleClient:
         """
         return self._ask(tensors, timeout).tensors
 
-    def for_model(self, name: str, model_version: str = "") -> EnsembleClient:
+    def for_model(self, name: str, model_version: int | str = "") -> EnsembleClient:
         """A client for another model of the same server, over the same connection.
 
         Closing either closes the connection.
@@ -165,7 +167,7 @@ class EnsembleClient:
             ClientError: as the constructor.
         """
         other = object.__new__(EnsembleClient)
-        vars(other).update(vars(self), model_name=name, model_version=model_version)
+        vars(other).update(vars(self), model_name=name, model_version=str(model_version))
         other._contract = read_contract(self.config(name))
         return other
 
@@ -238,7 +240,7 @@ class EnsembleClient:
         return self._connection.infer(self.model_name, self.model_version, tensors, timeout)
 
     def _seconds(self, timeout: float | None) -> float:
-        return self.timeout if timeout is None else expect_seconds(timeout)
+        return self.timeout if timeout is None else expect_timeout(timeout)
 
     def __enter__(self) -> Self:
         """The connection itself."""
@@ -258,17 +260,13 @@ def not_copied(client: Any) -> ClientError:
     )
 
 
-def expect_seconds(timeout: Any) -> float:
+def expect_timeout(timeout: Any) -> float:
     """Check a time for a request.
 
     Raises:
-        ClientError: it is not a number above 0.
+        ClientError: it is not a number above 0 and up to 1e9.
     """
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ClientError(
-            "INVALID_INPUT", f"Expected timeout as seconds above 0. Received: {timeout!r}."
-        )
-    return timeout
+    return expect_seconds("timeout", timeout, partial(ClientError, "INVALID_INPUT"))
 
 
 def expect_retries(retries: int) -> None:

@@ -139,7 +139,9 @@ def publish(stage: Path, repository: Path, models: Sequence[str], version: int) 
     sync(stage.parent)
     try:
         for move in moves:
-            (repository / move).parent.mkdir(exist_ok=True)
+            if not (repository / move).parent.exists():
+                (repository / move).parent.mkdir()
+                shutil.copymode((stage / move).parent, (repository / move).parent)
             (stage / move).replace(repository / move)
             sync((repository / move).parent)
         (stage / JOURNAL).unlink()

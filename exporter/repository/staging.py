@@ -29,7 +29,7 @@ def write_errors(repository: Path) -> Iterator[None]:
     except OSError as error:
         raise ExportError(
             f"Expected to be able to write to {repository}. Received: {error}. "
-            "Nothing was published: fix this and export again."
+            "Nothing was published: fix this and try again."
         ) from error
 
 

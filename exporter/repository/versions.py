@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from exporter.repository.manifest import (
 from exporter.repository.publish import changing, expect_published, published_version, remove
 from exporter.repository.staging import leftovers, staging
 from exporter.repository.verify import verify_version
-from workflow.files.durable import replace_file, sync
+from workflow.files.durable import replacing, sync
 from workflow.files.repository import expect_repository
 
 
@@ -61,7 +62,8 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
             )
         verify_version(root, version, read_manifest(root, name, version))
         folder = root / name
-        replace_file(folder / CONFIG, (folder / str(version) / CONFIG).read_bytes())
+        with replacing(folder / CONFIG) as config:
+            shutil.copy(folder / str(version) / CONFIG, config)  # with its permissions
         collect(root, name, keep=len(known))
     return version
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +33,13 @@ class Patient:
 
     Attributes:
         process: returns its process, which `restart` replaces.
-        models: returns the models that have to answer, each with the steps of an ensemble.
+        models: returns the models that have to answer.
         restart: starts the server again on the same ports.
         changes: held while models are loaded or unloaded.
     """
 
     process: Callable[[], ServerProcess]
-    models: Callable[[], Mapping[str, tuple[str, ...]]]
+    models: Callable[[], Sequence[str]]
     restart: Callable[[], None]
     changes: threading.RLock
 
@@ -88,7 +89,7 @@ class Healer:
             if not silent:
                 return
             with contextlib.suppress(ProbeError):
-                self._load_again(process, [s for model in silent for s in models[model] or [model]])
+                self._load_again(process, silent)
                 if not self._silent(process, silent):
                     return
         if not self._ended.is_set():
@@ -109,16 +110,26 @@ class Healer:
         return True
 
     def _load_again(self, process: ServerProcess, models: Iterable[str]) -> None:
-        """Load those of the models that do not answer.
+        """Load those models and steps that do not answer, in the versions that the server has.
 
         Raises:
-            ProbeError: the server refused, or did not answer.
+            ProbeError: the server refused, such as a version that a rollback removed, or did not answer.
         """
         process.administration.server_name(TIMEOUT)  # A stopped server has to be started again.
-        for model in self._silent(process, dict.fromkeys(models)):
+        loaded = [each for model in models for each in _processes_of(process, model)]
+        for model in self._silent(process, dict.fromkeys(loaded)):
+            # That of the repository may be of a version that was not published into this server.
+            config = json.dumps(process.administration.config(model, TIMEOUT))
             kill_instances(str(process.flags.shm_prefix), model)
             process.administration.unload(model, LOAD_TIMEOUT)
-            process.administration.load(model, LOAD_TIMEOUT)
+            process.administration.load(model, LOAD_TIMEOUT, config)
+
+
+def _processes_of(process: ServerProcess, model: str) -> list[str]:
+    """The steps of an ensemble, as the server has them, since others may publish; else the model."""
+    config = process.administration.config(model, TIMEOUT)
+    steps = config.get("ensemble_scheduling", {}).get("step", ())
+    return [step["model_name"] for step in steps] or [model]
 
 
 def kill_instances(prefix: str, model: str) -> None:
@@ -128,10 +139,11 @@ def kill_instances(prefix: str, model: str) -> None:
         prefix: the text in the command line of the server's processes alone.
         model: the model's name.
     """
-    instance = re.compile(rf"{re.escape(model)}_\d+_\d+")
+    # The name of an instance is that of its group in the config, but its file is always the model's.
+    file = re.compile(rf".*/{re.escape(model)}/\d+/[^/]+")
     for process, words in _command_lines():
         of_server = any(word.startswith(prefix) for word in words)
-        if of_server and any(instance.fullmatch(word) for word in words):
+        if of_server and any(file.fullmatch(word) for word in words):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
 

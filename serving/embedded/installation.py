@@ -113,7 +113,7 @@ def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter
     """Query the interpreter for the server's Python models; by default this one.
 
     Raises:
-        ServerError: it cannot be run.
+        ServerError: it cannot be run, or is another program.
     """
     if python is None:
         here = this_interpreter.describe_interpreter()
@@ -125,7 +125,12 @@ def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerError(f"Expected a Python interpreter. Received: {path}: {error}") from error
-    return Interpreter(path, **json.loads(answer.stdout))
+    try:
+        return Interpreter(path, **json.loads(answer.stdout))
+    except (ValueError, TypeError) as error:
+        raise ServerError(
+            f"Expected a Python interpreter. Received: {path}, a program that does not answer as one."
+        ) from error
 
 
 def expect_server() -> None:

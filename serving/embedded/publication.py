@@ -25,6 +25,7 @@ from serving.embedded.administration import Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
 from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
 from serving.errors import ServerError
+from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, file_hash
@@ -58,7 +59,7 @@ class LiveServer:
 
     Raises:
         ClientError: the address is none.
-        ServerError: it is not of gRPC, or of TLS.
+        ServerError: it is not of gRPC, or of TLS; or the seconds are not above 0 and up to 1e9.
     """
 
     repository: Path
@@ -67,6 +68,7 @@ class LiveServer:
     seconds: float = 120.0
 
     def __post_init__(self) -> None:
+        expect_seconds("the timeout", self.seconds, ServerError)
         if parse_address(self.url).scheme != "grpc":
             raise ServerError(
                 "Expected the address of gRPC without TLS, host:port, by default of port 8001, since "
@@ -112,13 +114,14 @@ class LiveServer:
             config = _published(self.repository, name)
             self._expect_loading(name)
             version, before = max(config.version_policy.specific.versions), self.served(name)
-            names = self._step_names(steps_in(config), before)
+            generation = config.parameters["generation"].string_value
+            names = self._step_names(steps_in(config), before, version, generation)
             try:
                 rows = _expect_whole(self.repository, name, version, tuple(names))
                 for step, served_as in names.items():
                     self._load_step(step, served_as, version)
-                generation = config.parameters["generation"].string_value
-                if (before.generation, before.version) != (generation, version):
+                wanted = (generation, version, dict.fromkeys(names.values(), version))
+                if (before.generation, before.version, before.steps) != wanted:
                     self._switch(_renamed(config, names), rows, tolerance, before)
                 else:
                     self._ask(name, rows, tolerance)
@@ -157,17 +160,22 @@ class LiveServer:
                 f"Expected a server at {self.url} into which models can be loaded. Received: {error}."
             ) from error
 
-    def _step_names(self, steps: Iterable[str], before: Served) -> dict[str, str]:
+    def _step_names(
+        self, steps: Iterable[str], before: Served, version: int, generation: str
+    ) -> dict[str, str]:
         """The names under which the server loads the steps of a new version.
 
         When a server loads a model again, it drops versions that are no longer in the repository,
-        as after a rollback. If it still answers with such a version, the new one has another name.
+        as after a rollback, and takes the files of an export that has the number of one. If it still
+        answers with such a version, the new one has another name.
         """
-        folders = {step: self.repository / step / str(v) for step, v in before.steps.items()}
-        return {
-            step: candidate_of(step) if step in folders and not folders[step].is_dir() else step
-            for step in steps
+        kept = {
+            step
+            for step, v in before.steps.items()
+            if not (self.repository / step / str(v)).is_dir()
+            or (v == version and before.generation != generation)
         }
+        return {step: candidate_of(step) if step in kept else step for step in steps}
 
     def _load_step(self, step: str, served_as: str, version: int) -> None:
         if served_as == step:
@@ -188,6 +196,9 @@ class LiveServer:
         config.version_policy.specific.versions[:] = [version]
         # A config in the request would do for a model alone, and not for a step of another one.
         (folder / CONFIG).write_text(text_format.MessageToString(config))
+        # The server may be another user's, whom this one's umask shuts out.
+        for entry in (".", CONFIG):
+            shutil.copymode(source / entry, folder / entry)
         self.administration.load(name, self.seconds)
 
     def _switch(
@@ -270,10 +281,15 @@ class LiveServer:
             except ProbeError as down:
                 state = f"Version {served} does not answer either: {str(down).removesuffix('.')}."
         reason = str(error).strip().removesuffix(".")
+        advice = (
+            f"`publish` writes links into {self.repository}: run it where that can be written, again."
+            if isinstance(error, OSError)
+            else f"In the repository it is published: `ensemble rollback {name}` publishes the version "
+            "before it again, or export a corrected one."
+        )
         return ServerError(
             f"Version {version} of {name} was not published into the server at {self.url}. {state} "
-            f"Received: {reason}. In the repository it is published: `ensemble rollback {name}` "
-            "publishes the version before it again, or export a corrected one."
+            f"Received: {reason}. {advice}"
         )
 
 

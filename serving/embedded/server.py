@@ -16,8 +16,9 @@ from serving.embedded.healing import Healer, Patient
 from serving.embedded.installation import find_tritonserver
 from serving.embedded.process import ServerProcess
 from serving.embedded.publication import LiveServer
-from serving.embedded.repository import models_to_load, steps_of
+from serving.embedded.repository import models_to_load
 from serving.errors import LOST_PROCESS, ServerError
+from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
 from workflow.picture.markup import table
 from workflow.progress.stage import at_work, counted, restart, showing
@@ -93,15 +94,11 @@ class TritonServer:
                 "Expected different ports for HTTP, gRPC and metrics. "
                 f"Received: {', '.join(map(repr, given))}."
             )
-        if not startup_timeout > 0:
-            raise ServerError(
-                f"Expected startup_timeout as seconds above 0. Received: {startup_timeout!r}."
-            )
         self.model_repository = Path(model_repository).absolute()
         self._wanted = models
         self._tritonserver = tritonserver
         self._python = python
-        self._startup_timeout = startup_timeout
+        self._startup_timeout = expect_seconds("startup_timeout", startup_timeout, ServerError)
         self._log_file = None if log_file is None else Path(log_file).absolute()
         self._http = http
         self._ports = (http_port, grpc_port, metrics_port)
@@ -167,7 +164,7 @@ class TritonServer:
             self._start(models)
         if self._heal:
             self._healer = Healer(
-                Patient(self._started, self._loaded, self._restart, self._changes)
+                Patient(self._started, lambda: self.models, self._restart, self._changes)
             )
 
     def _start(self, models: tuple[str, ...]) -> None:
@@ -228,7 +225,6 @@ class TritonServer:
                 replaced=replaced,
             )
             self._models = list(models)
-            self._steps = {name: steps_of(self.model_repository, name) for name in models}
             return self._process
 
     def _await_ready(self, process: ServerProcess, deadline: float) -> None:
@@ -296,7 +292,12 @@ class TritonServer:
         return self._process is not None and self._process.is_running()
 
     def is_ready(self, timeout: float = 5.0) -> bool:
-        """Whether every loaded model answers a one-row request, each within `timeout` seconds."""
+        """Whether every loaded model answers a one-row request, each within `timeout` seconds.
+
+        Raises:
+            ServerError: the timeout is not above 0 and up to 1e9.
+        """
+        expect_seconds("timeout", timeout, ServerError)
         if not self.is_running():
             return False
         administration = self.administration
@@ -330,7 +331,7 @@ class TritonServer:
                         text = f"The model {model} could not be loaded: {error}"
                         raise process.failure(text) from error
                 self._restart(load_threads=1)
-            self._add(model, live)
+            self._add(model)
 
     def publish(self, model: str, *, tolerance: float = 0.0) -> int:
         """Answer with the version that an export or a rollback published, if it answers right.
@@ -358,7 +359,7 @@ class TritonServer:
         with self._changes:
             live = self._live(self._running())
             version = live.publish(model, tolerance=tolerance)
-            self._add(model, live)
+            self._add(model)
         return version
 
     def unload(self, model: str) -> None:
@@ -377,8 +378,7 @@ class TritonServer:
                 ) from error
             self._models = [name for name in self._models if name != model]
 
-    def _add(self, model: str, live: LiveServer) -> None:
-        self._steps[model] = tuple(live.served(model).steps)
+    def _add(self, model: str) -> None:
         if model not in self._models:
             self._models.append(model)
 
@@ -391,9 +391,6 @@ class TritonServer:
     def administration(self) -> Administration:
         """Requests of the server's owner: health, and loading and unloading of models."""
         return self._started().administration
-
-    def _loaded(self) -> dict[str, tuple[str, ...]]:
-        return {model: self._steps.get(model, ()) for model in self._models}
 
     def _started(self) -> ServerProcess:
         if self._process is None:

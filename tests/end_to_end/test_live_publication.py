@@ -1,6 +1,7 @@
 """Versions are published into a server that clients are asking: no failed request, no mixed answer."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,14 @@ from workflow.files.sealed import sealed, unsealed
 @pytest.fixture
 def repository(tmp_path):
     return tmp_path / "models"
+
+
+@pytest.fixture
+def closed_to_others():
+    """New files are this user's alone."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
@@ -102,6 +111,61 @@ def expect_parity(server, generation):
         report = check_parity(client, *pipeline(generation), ROWS)
     assert report.passed, report
     assert {output.kind for output in report.outputs} == {"feature", "prediction"}
+
+
+def test_a_second_publication_of_a_version_does_not_end_the_steps_that_answer(repository):
+    export(repository, 1, 1)
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        export(repository, 2, 2)
+        server.publish("live")
+        rollback(repository, "live")
+        server.publish("live")
+        assert {(".live_nvt@candidate", 1), (".live_tf@candidate", 1)} < loaded(server)
+        assert server.publish("live") == 1
+        load.expect(1)
+        assert loaded(server) == {("live_nvt", 1), ("live_tf", 1), ("live", 1)}
+    assert not list(repository.glob(".*"))
+
+
+def test_an_export_with_the_number_of_the_version_that_answers(repository):
+    """After a rollback that was not published; its steps have that number too."""
+    export(repository, 1, 1)
+    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+        export(repository, 2, 2)
+        server.publish("live")
+        rollback(repository, "live")
+        export(repository, 3, 2)
+        assert server.publish("live") == 2
+        load.expect(3)
+        names = {".live_nvt@candidate", ".live_tf@candidate", "live"}
+        assert loaded(server) == {(name, 2) for name in names}
+    assert load.generations <= {1, 2, 3}
+
+
+def unreadable_to_others(repository):
+    needed = {path: 0o5 if path.is_dir() else 0o4 for path in repository.rglob("*")}
+    return [path for path, bits in needed.items() if path.stat().st_mode & bits != bits]
+
+
+@pytest.mark.usefixtures("closed_to_others")
+def test_a_server_of_another_user_can_read_what_an_umask_would_close(repository):
+    """Exports, a rollback, and the folders of a publication, of which the steps' stay."""
+    export(repository, 1, 1)
+    with TritonServer(repository) as server:
+        export(repository, 2, 2)
+        server.publish("live")
+        rollback(repository, "live")
+        server.publish("live")
+        assert {path.name for path in repository.glob(".*")} == {
+            ".live_nvt@candidate",
+            ".live_tf@candidate",
+        }
+        assert unreadable_to_others(repository) == []
+    fused = repository.with_name("fused")
+    export(fused, 1, 1, runtime="fused_onnx", warm_up=False)
+    export(fused, 2, 2, runtime="fused_onnx", warm_up=True)
+    assert list((fused / "live" / "warmup").iterdir())
+    assert unreadable_to_others(fused) == []
 
 
 def test_parity_follows_a_rollback_and_a_refused_publication(repository):
@@ -319,6 +383,20 @@ def test_a_server_of_another_copy_of_the_repository_is_told(repository, tmp_path
             LiveServer(repository, server.grpc_url, "key").publish("live")
         refusal.match("Version 1 continues to serve")
         expect_parity(server, 1)
+
+
+def test_a_repository_that_cannot_be_written_is_named_without_a_rollback(repository):
+    export(repository, 1, 1, runtime="fused_onnx")
+    with TritonServer(repository) as server:
+        export(repository, 2, 2, runtime="fused_onnx")
+        in_the_way = repository / ".live@candidate"
+        in_the_way.touch()
+        with pytest.raises(ServerError, match="where that can be written") as refusal:
+            server.publish("live")
+        refusal.match("Version 1 continues to serve.*live@candidate")
+        assert "rollback" not in str(refusal.value)
+        in_the_way.unlink()
+        assert server.publish("live") == 2
 
 
 BROKEN = {

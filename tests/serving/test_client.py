@@ -102,6 +102,22 @@ def test_errors_of_the_server_have_its_code(server, client):
         EnsembleClient(server.grpc_url, "movies", model_version="2")
 
 
+@pytest.mark.parametrize("version", [1, np.int64(1), "1"])
+def test_a_version_is_a_number_or_its_text(server, client, version):
+    async def ask():
+        async with AsyncEnsembleClient(
+            server.grpc_url, "movies", model_version=version
+        ) as of_asyncio:
+            return await of_asyncio.predict(ROWS)
+
+    expected = client.predict(ROWS)["probabilities"]
+    assert asyncio.run(ask())["probabilities"].tolist() == expected.tolist()
+    for url in (server.grpc_url, server.http_url):
+        with EnsembleClient(url, "movies", model_version=version) as one:
+            assert one.predict(ROWS)["probabilities"].tolist() == expected.tolist()
+            assert one.for_model("network", version).model_version == "1"
+
+
 def test_a_foreign_model_is_read_by_its_names(server):
     with EnsembleClient(server.grpc_url, "network", model_version="1") as client:
         assert list(client.contract.inputs) == [

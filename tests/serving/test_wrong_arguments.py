@@ -4,6 +4,7 @@ import pytest
 
 from exporter import NearestItems
 from serving import AsyncEnsembleClient, ClientError, EnsembleClient, ServerError, TritonServer
+from serving.embedded.publication import LiveServer
 from serving.prove.parity import check_parity
 from training import TrainingError
 
@@ -15,10 +16,12 @@ def test_an_address_that_is_no_text(client, url):
         client(url, "model")
 
 
-@pytest.mark.parametrize("timeout", ["1", 0, -1, True, float("nan"), [1]])
+@pytest.mark.parametrize("timeout", ["1", 0, -1, True, float("nan"), [1], float("inf"), 1e10])
 @pytest.mark.parametrize("client", [EnsembleClient, AsyncEnsembleClient])
 def test_a_timeout_that_is_no_time(client, timeout):
-    with pytest.raises(ClientError, match=r"Expected timeout as seconds above 0\. Received"):
+    with pytest.raises(
+        ClientError, match=r"Expected timeout as seconds above 0 and up to 1e9\. Rec"
+    ):
         client("127.0.0.1:1", "model", timeout=timeout)
 
 
@@ -34,6 +37,18 @@ def test_headers_that_cannot_be_sent(client):
         with pytest.raises(ClientError, match=received) as error:
             client("127.0.0.1:1", "model", headers=headers)
         assert "☃" not in str(error.value)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "9"])
+def test_a_time_of_a_server_that_is_none(tmp_path, seconds):
+    refused = [
+        ("startup_timeout", lambda: TritonServer(tmp_path, startup_timeout=seconds)),
+        ("timeout", lambda: TritonServer(tmp_path).is_ready(seconds)),
+        ("the timeout", lambda: LiveServer(tmp_path, "127.0.0.1:1", "key", seconds)),
+    ]
+    for name, call in refused:
+        with pytest.raises(ServerError, match=rf"Expected {name} as seconds above 0 and up to 1e9"):
+            call()
 
 
 def test_models_as_one_name(tmp_path):

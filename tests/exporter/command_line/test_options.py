@@ -250,7 +250,10 @@ def test_rows_are_shuffled_and_files_are_cut():
         ),
         ("watch 127.0.0.1:1 --once", "Connection refused. By default metrics are on port 8002."),
         ("serve . --grpc-port 8100 --http-port 8100", "Expected different ports"),
-        ("serve . --startup-timeout 0", "startup_timeout as seconds above 0. Received: 0.0."),
+        (
+            "serve . --startup-timeout 0",
+            "startup_timeout as seconds above 0 and up to 1e9. Received: 0.0.",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(arguments, text):

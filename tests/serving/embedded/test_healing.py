@@ -6,11 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from generations import ROWS, export, generation_of
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
 from server_processes import identity_of, processes
 
+from exporter import rollback
 from serving import ClientError, EnsembleClient, TritonServer
+from serving.embedded.publication import LiveServer
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,60 @@ def test_it_answers_again(healed, process_of, wait_for, name, sent):
     wait_for(lambda: hit not in processes(identity_of(healed)))
     restarts = healed.log_path.read_text().count("Started GRPCInferenceService") - starts
     assert restarts == (name == "tritonserver")
+
+
+def hit_models(server, wait_for, sent):
+    """Kill or stop the processes of all models, and wait until the server has others."""
+    running = processes(identity_of(server))
+    hit = {pid for pid, name in running.items() if name == "triton_python_backend_stub"}
+    for process in hit:
+        os.kill(process, sent)
+    # A stopped process is not left behind.
+    wait_for(lambda: not hit & processes(identity_of(server)).keys(), seconds=60)
+    wait_for(server.is_ready, seconds=60)
+    # A start of the server would take what the repository publishes.
+    assert server.log_path.read_text().count("Started GRPCInferenceService") == 1
+
+
+@pytest.mark.parametrize(
+    ("runtime", "sent"),
+    [
+        ("tensorflow", signal.SIGSTOP),
+        ("fused_tensorflow", signal.SIGKILL),
+        pytest.param("tensorflow", signal.SIGKILL, marks=pytest.mark.long),
+        pytest.param("fused_tensorflow", signal.SIGSTOP, marks=pytest.mark.long),
+    ],
+)
+def test_a_repair_keeps_the_version_that_was_published_into_the_server(
+    runtime, sent, tmp_path, wait_for
+):
+    export(tmp_path / "models", 1, 1, runtime=runtime)
+    with (
+        TritonServer(tmp_path / "models", heal=True) as server,
+        EnsembleClient(server.grpc_url, "live") as client,
+    ):
+        export(tmp_path / "models", 2, 2, runtime=runtime)
+        hit_models(server, wait_for, sent)
+        assert generation_of(client.predict(ROWS)["score"].to_numpy()) == 1
+        assert server.publish("live") == 2
+        assert generation_of(client.predict(ROWS)["score"].to_numpy()) == 2
+
+
+def test_a_repair_finds_the_steps_of_a_publication_by_another_process(tmp_path, wait_for):
+    """After a rollback they have other names."""
+    export(tmp_path / "models", 1, 1)
+    with (
+        TritonServer(tmp_path / "models", heal=True, admin_key="key") as server,
+        EnsembleClient(server.grpc_url, "live") as client,
+    ):
+        other = LiveServer(tmp_path / "models", server.grpc_url, "key")
+        export(tmp_path / "models", 2, 2)
+        other.publish("live")
+        rollback(tmp_path / "models", "live")
+        other.publish("live")
+        export(tmp_path / "models", 3, 2)
+        hit_models(server, wait_for, signal.SIGKILL)
+        assert generation_of(client.predict(ROWS)["score"].to_numpy()) == 1
 
 
 def test_a_server_that_is_stopped_is_not_started_again(repository, traces):

@@ -403,11 +403,12 @@ def test_an_interpreter_that_would_serve_wrongly_is_refused(repository, tmp_path
         TritonServer(repository, python=python).start()
 
 
-def test_a_python_that_cannot_be_run_is_refused(repository):
+@pytest.mark.parametrize("python", ["/none/python", "/bin/ls", "/bin/echo"])
+def test_a_python_that_cannot_be_run_is_refused(repository, python):
     with pytest.raises(
-        ServerError, match=r"Expected a Python interpreter\. Received: /none/python"
+        ServerError, match=rf"Expected a Python interpreter\. Received: {python}[:,]"
     ):
-        TritonServer(repository, python="/none/python").start()
+        TritonServer(repository, python=python).start()
 
 
 def test_repositories_without_the_models_are_refused(repository, tmp_path):
