@@ -114,7 +114,8 @@ def columns_of(
             (single values) or ("int64", "int64") (values and row lengths of a list).
 
     Raises:
-        TrainingError: no columns, a column without a cardinality, or invalid sizes.
+        TrainingError: no columns, a column without a cardinality, lists of numbers, or invalid
+            sizes.
 
     Example:
         >>> columns_of({"userId": (1000, 16)}, ["age"]).cardinalities
@@ -127,7 +128,14 @@ def columns_of(
         categorical = inputs.tagged(Tags.CATEGORICAL).columns
         scalars = {column.name: _size(column) for column in categorical if not column.is_list}
         lists = {column.name: _size(column) for column in categorical if column.is_list}
-        continuous = [*inputs.tagged(Tags.CONTINUOUS).names, *continuous]
+        numbers = inputs.tagged(Tags.CONTINUOUS)
+        if lists_of_numbers := [column.name for column in numbers.columns if column.is_list]:
+            raise TrainingError(
+                f"Expected lists of ids alone. Received: numbers in {', '.join(lists_of_numbers)}. "
+                f"Leave them out, schema.without({lists_of_numbers}), or give them to a network of "
+                "your own, as keras.Input((width,)) or as values and row lengths."
+            )
+        continuous = [*numbers.names, *continuous]
         dtypes |= {name: features[name].dtype for name in scalars}
         dtypes |= {name: (features[name].dtype, LIST_DTYPES[1]) for name in lists}
         known, taken = fits_of(inputs.columns), {*scalars, *lists, *continuous}

@@ -157,8 +157,8 @@ class ParquetTable:
 
     def _integers(self, name: str) -> pl.DataType | None:
         """The type of integers that a column of integers and of floats can have, if there is one."""
-        types = {file.schema.get(name) for file in self.files}
-        kinds = {None if dtype is None else element_type(dtype) for dtype in types}
+        types = {file.schema.get(name) for file in self.files} - {pl.Null()}
+        kinds = {None if dtype is None else element_type(dtype) for dtype in types} - {pl.Null()}
         is_list = {isinstance(dtype, pl.List) for dtype in types}
         if not {pl.Int64, pl.Float64} <= kinds <= _WITH_FLOATS or len(is_list) > 1:
             return None

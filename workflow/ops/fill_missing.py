@@ -9,12 +9,14 @@ from workflow.expressions.language.tree import Expression
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
 
-from ._filling import filled_column
+from ._filling import facts_with, filled_column
 
 
 @dataclass(frozen=True)
 class FillMissing(Operator):
     """Replace nulls, and floats that are NaN, by a value.
+
+    Ids stay ids, with their `cardinality`, unless the value is not an id.
 
     Args:
         fill_val: the value, a finite number (NaN would count as missing); it keeps the column's
@@ -52,7 +54,10 @@ class FillMissing(Operator):
         filled: Features = {}
         for feature in columns.values():
             value = self._filled(feature)
-            filled |= filled_column(feature, value, columns, indicator=self.add_binary_cols)
+            facts = facts_with(feature.schema, self.fill_val)
+            filled |= filled_column(
+                feature, value, columns, indicator=self.add_binary_cols, facts=facts
+            )
         return filled
 
     def _filled(self, feature: Feature) -> Expression:

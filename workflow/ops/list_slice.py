@@ -12,8 +12,10 @@ from workflow.expressions.language.tree import Expression
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
-from workflow.schema.schema import ColumnSchema, Tags
+from workflow.schema.schema import Tags
 from workflow.schema.tags import FACTS
+
+from ._filling import facts_with
 
 _BEYOND = 2**31
 
@@ -106,7 +108,11 @@ class ListSlice(Operator):
         if self.pad:
             made = self._padded(name, made)
         before = {k: v for k, v in like.properties.items() if k != "value_count"}
-        facts = self._values(like) | self._lengths(like.properties)
+        if self.pad:
+            facts = facts_with(like, self._filling(like.info.kind))
+        else:
+            facts = {key: value for key, value in before.items() if key in FACTS}
+        facts |= self._lengths(like.properties)
         return Feature.of(
             name,
             made,
@@ -131,19 +137,6 @@ class ListSlice(Operator):
             return bool(value)
         whole = isinstance(value, float) and value.is_integer()
         return int(value) if kind in ("int", "uint") and whole else value
-
-    def _values(self, like: ColumnSchema) -> dict[str, Any]:
-        """Properties of the elements: ids stay ids, and need an embedding with as many rows."""
-        facts = {name: value for name, value in like.properties.items() if name in FACTS}
-        if not self.pad:
-            return facts
-        filling, rows = self._filling(like.info.kind), facts.get("cardinality", 0)
-        if isinstance(filling, str) or not 0 <= filling < rows:
-            return {}
-        if domain := facts.get("domain"):
-            ends = {"min": min(filling, domain["min"]), "max": max(filling, domain["max"])}
-            facts["domain"] = {**domain, **ends}
-        return facts
 
     def _lengths(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """The number of elements in a row, if it is known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from exporter.errors import ExportError
 from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.nearest_items import with_nearest_items
@@ -16,8 +17,21 @@ def network_to_onnx(network: Network) -> OnnxModel:
     """A network in inference mode, its inputs and outputs named as in its signature.
 
     Raises:
-        ExportError: it cannot be converted.
+        ExportError: it cannot be converted, or an input and an output have one name.
     """
+    model = _converted(network)
+    graph = model.proto.graph
+    twice = sorted({own.name for own in graph.input} & {made.name for made in graph.output})
+    if twice:
+        raise ExportError(
+            "Expected outputs of the network with other names than its columns, since tensors of ONNX "
+            f"have one name each. Received: the output and the column {', '.join(map(repr, twice))}. "
+            "Rename one of them, such as the column by `ops.Rename`, and the network's input with it."
+        )
+    return model
+
+
+def _converted(network: Network) -> OnnxModel:
     if isinstance(network, NearestNetwork):
         return with_nearest_items(network_to_onnx(network.tower), network)
     if isinstance(network, OnnxNetwork):

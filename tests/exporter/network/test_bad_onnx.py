@@ -263,6 +263,21 @@ def test_a_network_that_cannot_be_served(case, refused):
     refused_with(refused(make(), columns=columns, runtime="fused_onnx"), reason)
 
 
+@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
+def test_an_output_named_as_a_feature_is_refused_by_that_name(runtime, refused):
+    own = Workflow((["price"] >> ops.Rename(name="label")) + ["clicked"]).fit(ROWS)
+    network = matrix(1)
+    text = refused(network, own, columns={"features": ["label"]}, runtime=runtime)
+    refused_with(text, r"other names than its columns.* Received: .*'label'\. Rename one of them")
+
+
+def test_an_output_of_keras_named_as_its_input_is_refused_by_that_name(refused):
+    own = Workflow((["price"] >> ops.Rename(name="cost")) + ["clicked"]).fit(ROWS)
+    cost = keras.Input((1,), name="cost")
+    network = keras.Model({"cost": cost}, {"cost": cost * 2.0})
+    refused_with(refused(network, own, runtime="fused_onnx"), "Received: .*'cost'. Rename one")
+
+
 def refused_with(text, reason):
     with pytest.raises(ValueError, match=reason):
         raise ValueError(text)

@@ -6,6 +6,7 @@ import tensorflow as tf
 from training import TrainingError, model_signature, models, save_model, train
 from training.layers import EmbeddingBag
 from training.private import layers_of
+from workflow import Workflow, ops
 from workflow.embedding_sizes import get_embedding_sizes
 from workflow.schema.schema import ColumnSchema, Schema
 
@@ -114,6 +115,16 @@ def test_a_categorical_column_without_a_cardinality_is_named():
     schema = Schema([ColumnSchema("userId", "int64", tags=("categorical",))])
     with pytest.raises(TrainingError, match=r"'userId'.*cardinality.*Categorify"):
         models.mlp(schema)
+
+
+def test_lists_of_numbers_are_named():
+    rows = {"item": [7, 9], "scores": [[1.0], [2.0, 3.0]]}
+    vectors = {"item": [7, 9], "vector": [[1.0, 2.0], [3.0, 4.0]]}
+    columns = (["item"] >> ops.PretrainedVectors(vectors, ids="item")) + (
+        ["scores"] >> ops.Normalize()
+    )
+    with pytest.raises(TrainingError, match=r"numbers in item, scores\. Leave them out.*without"):
+        models.mlp(Workflow(columns).fit(rows).output_schema)
 
 
 def test_mixed_precision_still_answers_in_float32(sizes):

@@ -204,9 +204,9 @@ def test_files_with_narrower_types_are_one_table(tmp_path):
 
 
 def with_a_missing_id(folder, ids, lists=False):
-    """Two files as pandas writes them: the second one's ids are floats, since one is missing."""
+    """Files as pandas writes them: some ids are floats, since one is missing, or nothing but nulls."""
     folder.mkdir()
-    for number, own in enumerate(([3, 2**60, 3], ids)):
+    for number, own in enumerate(([3, 2**60, 3], [None], ids)):
         column = pl.Series([[each] for each in own] if lists else own)
         rows = {"a": range(len(own)), "id": column, "z": range(len(own))}
         pl.DataFrame(rows).write_parquet(folder / f"{number}.parquet")
@@ -218,7 +218,7 @@ def with_a_missing_id(folder, ids, lists=False):
 @pytest.mark.parametrize("lists", [False, True])
 def test_ids_that_are_floats_in_some_files_are_integers(tmp_path, client, lists):
     folder = with_a_missing_id(tmp_path / "raw", [3.0, None, float("nan"), float(-(2**53))], lists)
-    ids = [3, 2**60, 3, 3, None, None, -(2**53)]
+    ids = [3, 2**60, 3, None, 3, None, None, -(2**53)]
     whole = {"id": pl.Series([[each] for each in ids] if lists else ids)}
     want = Workflow(["id"] >> ops.Categorify()).fit(whole)
     workflow = Workflow(["id"] >> ops.Categorify()).fit(folder)
@@ -237,14 +237,14 @@ def test_ids_that_are_floats_in_some_files_are_integers(tmp_path, client, lists)
     if not lists:
         made = Workflow("*" >> ops.FillMissing(7)).fit_transform(folder).collect()
         assert made.columns == ["a", "id", "z"]
-        assert made["id"].to_list() == [3, 2**60, 3, 3, 7, 7, -(2**53)]
+        assert made["id"].to_list() == [3, 2**60, 3, 7, 3, 7, 7, -(2**53)]
 
 
 @pytest.mark.parametrize("value", [1.5, 2.0**53 + 2, float("inf")])
 @pytest.mark.parametrize("lists", [False, True])
 def test_floats_that_are_no_ids_are_an_error_that_names_their_file(tmp_path, value, lists):
     folder = with_a_missing_id(tmp_path / "raw", [3.0, value], lists)
-    with pytest.raises(WorkflowError, match=r"'id' is .*Int64.* in .*Float64.* in .*1\.parquet"):
+    with pytest.raises(WorkflowError, match=r"'id' is .*Int64.* in .*Float64.* in .*2\.parquet"):
         Workflow(["id"] >> ops.Categorify()).fit(folder)
 
 
