@@ -151,11 +151,12 @@ def train(
     metrics = check_softmax(model, loss, metrics)
     names = output_names(model)
     settings = compile_settings(optimizer, loss, metrics, loss_weights, names)
-    check_data(model, train_data, "train_data")
+    losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
+    check_data(model, train_data, "train_data", losses)
     if not callbacks:  # one of them may end the run
         check_end(train_data, "train_data")
     if validation_data is not None:
-        check_data(model, validation_data, "validation_data")
+        check_data(model, validation_data, "validation_data", losses)
         check_end(validation_data, "validation_data")
     # The fits first: ids of another fit need another model, not larger tables.
     fits = check_fits(model, train_data, validation_data)
@@ -168,7 +169,6 @@ def train(
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     _expect_position_saved(train_data, callbacks)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
-    losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
     labels = LabelValues(losses, output_widths(model))
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     if saver is not None:
