@@ -35,6 +35,7 @@ from training.run.steps import default_steps, steps_a_call
 from training.run.table_check import check_fits, check_tables
 from training.run.watch import Watch
 from training.split import compile_model, is_splittable
+from training.split.refusals import expect_one_loss
 from workflow.schema.python_number import python_number
 
 
@@ -47,7 +48,7 @@ def train(
     optimizer: Any = "adam",
     loss: Any = "binary_crossentropy",
     metrics: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
-    loss_weights: Mapping[str, float] | Sequence[float] | None = None,
+    loss_weights: Mapping[str, Any] | Sequence[Any] | None = None,
     class_weight: Mapping[int, float] | Mapping[str, Mapping[int, float]] | None = None,
     split: bool | None = None,
     precision: str = "float32",
@@ -77,13 +78,16 @@ def train(
         optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be one
             of `keras.optimizers.schedules`.
         loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy". Of
-            several outputs one for all, or output -> loss; an output without one is not trained.
+            several outputs one for all, or output -> loss; an output without one is not trained. Several
+            of an output, `{"click": ["binary_crossentropy", "mse"], "qty": "mae"}`, are added up, and
+            the report's `click_loss` is the last of them, as in Keras.
         metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
             of each, or output -> metrics, or lists of metrics in their order. None for the area
             under the ROC curve of outputs that are probabilities, by their loss. That is Keras'
             estimate from 200 thresholds; where predictions lie close together, pass
             `keras.metrics.AUC(num_thresholds=10_000)`.
-        loss_weights: of several outputs: output -> weight of its loss in their sum, else 1.
+        loss_weights: of several outputs: output -> weight of its loss in the sum of all, else 1; of an
+            output's several losses one weight for all, or a list.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
             1: 20.0}` for rare positives; where labels have a value for each class, number of the class
             -> weight; of several outputs output -> such weights. Predictions are
@@ -148,14 +152,16 @@ def train(
     if steps_per_execution is not None:
         steps_per_execution = whole_number("steps_per_execution", steps_per_execution)
     warn_if_not_servable(model)
+    expect_one_loss(model, loss)
     metrics = check_softmax(model, loss, metrics)
     names = output_names(model)
     settings = compile_settings(optimizer, loss, metrics, loss_weights, names)
-    check_data(model, train_data, "train_data")
+    losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
+    check_data(model, train_data, "train_data", losses)
     if not callbacks:  # one of them may end the run
         check_end(train_data, "train_data")
     if validation_data is not None:
-        check_data(model, validation_data, "validation_data")
+        check_data(model, validation_data, "validation_data", losses)
         check_end(validation_data, "validation_data")
     # The fits first: ids of another fit need another model, not larger tables.
     fits = check_fits(model, train_data, validation_data)
@@ -168,7 +174,6 @@ def train(
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     _expect_position_saved(train_data, callbacks)
     saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
-    losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
     labels = LabelValues(losses, output_widths(model))
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     if saver is not None:
@@ -206,8 +211,9 @@ def train(
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
         with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, epochs, first, followers)
-    mixing = train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
-    return _report(history, watch, mixing)
+    return _report(
+        history, watch, train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
+    )
 
 
 def _early_stopping(

@@ -36,7 +36,7 @@ def weighted(
         data: pairs (x, y) of features and one label (N, 1), or several: a dataset, a `PyDataset`, or arrays.
         class_weight: label -> weight; other labels have weight 1. Of several, name -> such weights. None to
             leave the data as they are.
-        losses: the loss of each output by its name, in the order of labels without names.
+        losses: the loss of each output, or its losses, by its name, in the order of labels without names.
         classes: the width of each output by its name.
 
     Raises:
@@ -140,36 +140,36 @@ def _check(class_weight: Any, loss: Any, classes: int | None) -> None:
             "Expected class_weight as a dictionary of label -> finite weight of at least 0. "
             f"Received: {class_weight!r}. For example {{0: 1.0, 1: 20.0}}."
         )
-    function = function_of(loss)
-    if function in CHANCES:
-        expected = "0 and 1, or between them,"
-        others = [label for label in class_weight if not 0 <= label <= 1]
-    elif classes and function in (*_BY_CLASS, NUMBERED):
-        expected = f"the numbers of classes from 0 to {classes - 1},"
-        others = [label for label in class_weight if label not in range(classes)]
-    else:
-        return
-    if others:
-        raise TrainingError(
-            f"Expected labels in class_weight that rows can have: {expected} with {function.__name__}. "
-            f"Received: {listed(map(str, others))}."
-        )
+    for function in map(function_of, keras.tree.flatten(loss)):
+        if function in CHANCES:
+            expected = "0 and 1, or between them,"
+            others = [label for label in class_weight if not 0 <= label <= 1]
+        elif classes and function in (*_BY_CLASS, NUMBERED):
+            expected = f"the numbers of classes from 0 to {classes - 1},"
+            others = [label for label in class_weight if label not in range(classes)]
+        else:
+            continue
+        if others:
+            raise TrainingError(
+                f"Expected labels in class_weight that rows can have: {expected} with "
+                f"{function.__name__}. Received: {listed(map(str, others))}."
+            )
 
 
 def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> Any:
     """The weight of each row of a label, or of each of its steps."""
     # Arrays stay arrays: a process that Keras forks to read a PyDataset cannot use TensorFlow.
     on, classes = (keras.ops, y) if tf.is_tensor(y) else (np, np.asarray(y))
-    function = function_of(loss)
-    if function in _BY_CLASS:
+    functions = [function_of(one) for one in keras.tree.flatten(loss)]
+    if any(function in _BY_CLASS for function in functions):
         classes = on.argmax(classes, axis=-1)
-    elif function is not NUMBERED and (
+    elif NUMBERED not in functions and (
         class_weight and len(classes.shape) != 1 and classes.shape[-1] != 1
     ):
         shape = ", ".join("N" if n is None else str(n) for n in classes.shape)
         raise TrainingError(
             "Expected labels of one class each, to weigh them by class_weight. Received: labels of shape "
-            f"({shape}) for {getattr(function, '__name__', function)}, which has one loss for all numbers "
+            f"({shape}) for {getattr(functions[0], '__name__', functions[0])}, which has one loss for all numbers "
             "of the last axis. Give weights of your own, as triples (x, y, weights)."
         )
     weights = on.ones_like(classes, dtype="float32")

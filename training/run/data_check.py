@@ -13,6 +13,7 @@ import tensorflow as tf
 from loader import KerasSequenceLoader
 from training.errors import TrainingError
 from training.run.label_check import check_labels
+from training.run.weight_check import check_weights
 from workflow.schema.alike import did_you_mean
 
 # Features, labels and weights.
@@ -22,7 +23,7 @@ _PARTS = 3
 _SEARCHED = 10_000
 
 
-def check_data(model: keras.Model, data: Any, argument: str) -> None:
+def check_data(model: keras.Model, data: Any, argument: str, losses: Mapping[str, Any]) -> None:
     """Validate batches against the model's named inputs: columns, dtypes, shapes, and a label.
 
     Keras itself finds a missing column, but silently casts ids of a float dtype to integers.
@@ -33,13 +34,16 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
         model: the model to train.
         data: as for `train`.
         argument: the caller's name for the data.
+        losses: the loss of each output, or its losses, by its name, which is "" of the only one; None for
+            an output that is not trained.
 
     Raises:
-        TrainingError: data of an unknown kind, without a label, or that does not fit the inputs.
+        TrainingError: data of an unknown kind, without a label, with weights of another shape or not of each
+            output, or that does not fit the inputs.
 
     Example:
         >>> model = keras.Model({"age": (age := keras.Input((1,), name="age"))}, age)
-        >>> check_data(model, ({"age": np.zeros((5, 1))}, np.zeros(5)), "train_data")
+        >>> check_data(model, ({"age": np.zeros((5, 1))}, np.zeros(5)), "train_data", {"": "mse"})
     """
     batch = first_batch(data, argument)
     if batch is None:
@@ -51,6 +55,7 @@ def check_data(model: keras.Model, data: Any, argument: str) -> None:
             'label: KerasSequenceLoader(..., label_names=["rating"]), or give pairs (x, y).'
         )
     check_labels(model, y, weight, data, argument)
+    check_weights(model, weight, losses, argument)
     if any(_kind(label) == "string" for label in keras.tree.flatten(y)):
         raise TrainingError(
             f"Expected numbers as labels in {argument}. Received: strings. Make them 0 and 1 in "

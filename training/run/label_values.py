@@ -23,7 +23,7 @@ class LabelValues:
     NaN is left to the check of the loss, except of a class, which would become a number.
 
     Args:
-        losses: the loss of each output by its name, which is "" of the only one.
+        losses: the loss of each output, or its losses, by its name, which is "" of the only one.
         classes: the width of each output by its name; a class beyond it is a loss of NaN on a GPU.
 
     Example:
@@ -35,14 +35,18 @@ class LabelValues:
     """
 
     def __init__(self, losses: Mapping[str, Any], classes: Mapping[str, int | None]) -> None:
-        self._losses = {name: function_of(loss) for name, loss in losses.items()}
-        self._ignored = {name: getattr(loss, "ignore_class", None) for name, loss in losses.items()}
+        self._names = list(losses)
+        self._losses = [
+            (name, function_of(one), getattr(one, "ignore_class", None))
+            for name, loss in losses.items()
+            for one in keras.tree.flatten(loss)
+        ]
         if len(losses) == 1:  # whose name is not that of the output
             classes = dict.fromkeys(losses, next(iter(classes.values()), None))
         self._classes = classes
         # Where the steps compute: a step that copied it to the host would wait for the GPU. The host reads
         # it after each call of steps. Zero is never wrong.
-        self._found = tf.Variable(tf.zeros([len(losses) + 1]), trainable=False)
+        self._found = tf.Variable(tf.zeros([len(self._losses) + 1]), trainable=False)
 
     def look(self, y: Any, weight: Any, y_pred: Any = None) -> None:
         """Keep an unsuitable label of each output, and a negative weight.
@@ -56,8 +60,8 @@ class LabelValues:
             self._by_output(part) for part in (y, weight, keras.tree.map_structure(mask_of, y_pred))
         )
         found = [
-            self._unsuitable(name, labels[name], [each[name] for each in counted])
-            for name in self._losses
+            self._unsuitable(name, loss, ignored, labels[name], [each[name] for each in counted])
+            for name, loss, ignored in self._losses
         ]
         weights = [_extreme(w, w < 0) for w in keras.tree.flatten(weight) if w is not None]
         now = tf.stack([*found, tf.reduce_min(tf.stack([0.0, *weights]))])
@@ -66,7 +70,7 @@ class LabelValues:
     def check(self) -> None:
         """Raise TrainingError if one was found."""
         *labels, weight = self._found.numpy().tolist()
-        for (name, loss), label in zip(self._losses.items(), labels, strict=True):
+        for (name, loss, _), label in zip(self._losses, labels, strict=True):
             if label == 0:
                 continue
             of = f" in {name!r}" if name else ""
@@ -93,16 +97,18 @@ class LabelValues:
 
     def _by_output(self, part: Any) -> dict[str, Any]:
         """A part of a batch by the names of the outputs; one that is given alone is for each of them."""
-        if isinstance(part, Mapping) and not len(part) == len(self._losses) == 1:
-            return {name: part.get(name) for name in self._losses}
+        if isinstance(part, Mapping) and not len(part) == len(self._names) == 1:
+            return {name: part.get(name) for name in self._names}
         parts = keras.tree.flatten(part)
-        if len(parts) < len(self._losses):
-            parts = [parts[0]] * len(self._losses)
-        return dict(zip(self._losses, parts, strict=False))
+        if len(parts) < len(self._names):
+            parts = [parts[0]] * len(self._names)
+        return dict(zip(self._names, parts, strict=False))
 
-    def _unsuitable(self, name: str, label: Any, counted: Sequence[Any]) -> Any:
+    def _unsuitable(
+        self, name: str, loss: Any, ignored: int | None, label: Any, counted: Sequence[Any]
+    ) -> Any:
         """A label that the loss does not take, else 0."""
-        loss, count = self._losses[name], self._classes.get(name)
+        count = self._classes.get(name)
         if label is None or loss not in (*CHANCES, NUMBERED):
             return 0.0
         number = tf.cast(label, tf.float32)
@@ -112,7 +118,7 @@ class LabelValues:
                 wrong &= _as_labels(weight, number) != 0
         if loss is NUMBERED and count is not None:  # its loss is NaN, which no weight removes
             wrong |= ~((number >= 0) & (number < count))
-        if (ignored := self._ignored[name]) is not None:
+        if ignored is not None:
             wrong &= number != ignored
         return _extreme(number, wrong)
 

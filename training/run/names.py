@@ -11,7 +11,8 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.private import functions_of
+from training.private import functions_of, origin
+from training.run.label_values import function_of
 from workflow.errors import listed
 from workflow.schema.alike import did_you_mean
 from workflow.schema.python_number import python_number
@@ -40,10 +41,12 @@ def compile_settings(
 
     Args:
         optimizer: an optimizer or its name.
-        loss: a loss or its name; for each of several outputs also by name, or in order.
+        loss: a loss or its name; for each of several outputs also by name, or in order, and then also a
+            list of losses for one output.
         metrics: metrics or their names, which each output has, or a list of them for each output, by name
             or in order; None for AUC, where the loss does not say that the output is no probability.
-        loss_weights: the weight of each output's loss in their sum, by name or in order.
+        loss_weights: the weight of each output's loss in their sum, by name or in order; for an output
+            with several losses one for all of them, or a list.
         outputs: the names of the model's outputs; none if it has one, or they are unknown.
 
     Returns:
@@ -65,8 +68,8 @@ def compile_settings(
     _check("optimizer", optimizer, keras.optimizers.get, keras.optimizers)
     names = outputs or [""]
     losses = _of_outputs("loss", loss, names)
-    for one in losses.values():
-        _check("loss", one, keras.losses.get, keras.losses)
+    for of_output in losses.values():
+        _check_losses(of_output)
     counted = {
         name: _usual_metrics(losses[name]) if metrics is None else _checked_metrics(given)
         for name, given in _of_outputs("metrics", metrics, names).items()
@@ -74,10 +77,11 @@ def compile_settings(
     weights = None
     if loss_weights is not None:
         given = _of_outputs("loss_weights", loss_weights, names)
-        weights = {name: 1.0 if one is None else python_number(one) for name, one in given.items()}
-        if not all(_is_weight(weight) for weight in weights.values()):
+        weights = {name: _weights(given[name], losses[name]) for name in names}
+        if not all(map(_is_weight, keras.tree.flatten(weights))):
             raise TrainingError(
-                f"Expected loss_weights as numbers from 0. Received: {loss_weights!r}."
+                "Expected loss_weights as numbers from 0, one for each output or for each of its losses. "
+                f"Received: {loss_weights!r}."
             )
     if len(names) > 1:
         taken: set[int] = set()
@@ -90,6 +94,27 @@ def compile_settings(
     (one,), (each,) = losses.values(), counted.values()
     # Keras expects a step to compute an empty list of metrics, too.
     return {"loss": one, "metrics": each or None, "loss_weights": weights and [*weights.values()]}
+
+
+def _check_losses(loss: Any) -> None:
+    """Raise TrainingError unless it is a loss, a list of them, or None for an output that has none."""
+    each = loss if isinstance(loss, (list, tuple)) else [loss]
+    if not each or (
+        each is loss and not all(isinstance(one, str) or callable(one) for one in each)
+    ):
+        raise TrainingError(f"Expected losses in the list of an output. Received: {loss!r}.")
+    for one in each:
+        _check("loss", one, keras.losses.get, keras.losses)
+
+
+def _weights(given: Any, loss: Any) -> Any:
+    """The weight of an output's loss; of several losses a list; None where the numbers differ."""
+    if isinstance(loss, (list, tuple)):
+        each = given if isinstance(given, (list, tuple)) else [given] * len(loss)
+        return [_weights(one, None) for one in each] if len(each) == len(loss) else None
+    if isinstance(given, (list, tuple)):
+        return None
+    return 1.0 if given is None else python_number(given)
 
 
 def _is_weight(weight: Any) -> bool:
@@ -119,12 +144,11 @@ def _of_outputs(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _usual_metrics(loss: Any) -> list[Any]:
-    """AUC, unless a loss of Keras says that the output is no probability, or there is none."""
-    of_keras = isinstance(loss, str) or type(loss).__module__.partition(".")[0] == "keras"
-    name = loss if isinstance(loss, str) else getattr(loss, "name", "")
-    if loss is None or (of_keras and not name.lower().startswith("binary")):
-        return []
-    return [keras.metrics.AUC(name="auc")]
+    """AUC, unless a loss of Keras says that the output is no probability, or there is no loss."""
+    functions = [function_of(one) for one in keras.tree.flatten(loss) if one is not None]
+    of_keras = [one.__name__ for one in functions if origin(one) == "keras"]
+    no_chance = of_keras and not any(name.startswith("binary") for name in of_keras)
+    return [] if no_chance or not functions else [keras.metrics.AUC(name="auc")]
 
 
 def _checked_metrics(metrics: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from training.sharding.room import expect_room_for_state
 from training.split import loop, replicas
 from training.split.exchange import Exchange
 from training.split.precision import policy_of
-from training.split.refusals import expect_state
+from training.split.refusals import expect_one_loss, expect_state
 from training.split.step import SplitStep, cut_for_training
 from workflow.schema.python_number import python_number
 
@@ -61,7 +61,7 @@ def compile_model(
         model: a functional or sequential model.
         optimizer: a Keras optimizer, or a name. "sgd", "adagrad" and "adam" mean the optimizers of
             `training.optimizers`, which update the batch's rows alone.
-        loss: as in `model.compile`.
+        loss: as in `model.compile`; several of one output are refused, where Keras takes the first alone.
         metrics: as in `model.compile`.
         split: False restores Keras' own step.
         precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
@@ -81,9 +81,9 @@ def compile_model(
             `train` uses 32 on a GPU, in training only.
 
     Raises:
-        TrainingError: the model cannot be split, unknown precision, or `precision` or several
-            `workers` without `split` or with a loss that is no mean. The optimizer's state does not
-            fit beside the tables: of one worker alone on a GPU, or of tables that are divided among
+        TrainingError: the model cannot be split, several losses of one output, unknown precision, or
+            `precision` or several `workers` without `split` or with a loss that is no mean. The optimizer's
+            state does not fit beside the tables: of one worker alone on a GPU, or of tables that are divided among
             workers, who then all make this call. An optimizer that is none, or was built for other
             weights; an option that the step lacks: jit_compile, run_eagerly. In `fit`: a worker is
             lost, or has no rows, or another model, optimizer, batch size or number of steps.
@@ -103,6 +103,7 @@ def compile_model(
     workers = expect_workers(workers)
     if workers.size > 1:
         _expect_divisible(workers, loss, split=split)
+    expect_one_loss(model, loss)
     optimizer = _optimizer(optimizer)
     if model.built:
         expect_state(optimizer, model.trainable_variables)

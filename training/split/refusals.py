@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 
@@ -22,6 +23,22 @@ def expect_keras_own_step(model: keras.Model) -> None:
             f"Received: {model.name!r} of {type(model).__name__}, which defines {', '.join(own)}. "
             "Use split=False, if there is one worker."
         )
+
+
+def expect_one_loss(model: keras.Model, loss: Any) -> None:
+    """Raise TrainingError for several losses of one output, of which Keras takes the first without a word.
+
+    It adds them up if both output and losses are by name.
+    """
+    output, losses = getattr(model, "output", None), keras.tree.flatten(loss)
+    by_name = isinstance(output, Mapping) and isinstance(loss, Mapping)
+    if output is None or len(keras.tree.flatten(output)) > 1 or by_name or len(losses) == 1:
+        return
+    raise TrainingError(
+        f"Expected one loss, as the model has one output. Received: {losses!r}. Give a function that "
+        "returns their sum: lambda y, y_pred: keras.losses.binary_crossentropy(y, y_pred) "
+        "+ keras.losses.mean_squared_error(y, y_pred)."
+    )
 
 
 def expect_no_losses(found: Sequence[object]) -> None:

@@ -96,7 +96,7 @@ def test_what_is_no_data_is_refused(model, data):
     with pytest.raises(TrainingError, match=message):
         train(model, data)
     with pytest.raises(TrainingError, match=message if data is not None else "validation_data"):
-        check_data(model, data, "validation_data")
+        check_data(model, data, "validation_data", {"": "mse"})
 
 
 def test_data_without_end_is_refused(model, batches):

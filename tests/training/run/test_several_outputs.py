@@ -232,7 +232,8 @@ def test_auc_is_measured_of_probabilities(named):
     assert set(report.history) == {"click_auc", "click_loss", "buy_loss", "loss"}
     a = keras.Input((1,), name="a")
     model = keras.Model({"a": a}, keras.layers.Dense(1)(a))
-    assert set(train(model, (X, AMOUNT["buy"]), loss="mse").history) == {"loss"}
+    for loss in ("mse", keras.losses.mean_squared_error, keras.losses.MeanSquaredError()):
+        assert set(train(model, (X, AMOUNT["buy"]), loss=loss).history) == {"loss"}
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
