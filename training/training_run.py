@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
+from loader.frameworks.run_settings import setting
 from loader.tensorflow.sized_dataset import SizedDataset
 from training.errors import TrainingError
 from training.gather_tables import whole_tables
@@ -17,7 +18,7 @@ from training.gpu import has_gpu
 from training.keras_signature import warn_if_not_servable
 from training.layers.records_fits import record_fits
 from training.parallel import Workers
-from training.parallel.agreement import agree, setting
+from training.parallel.agreement import agree
 from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
@@ -106,8 +107,11 @@ def train(
             `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
             is a checkpoint, training resumes from it, to the same weights as without the
             interruption, also with `patience`, `EarlyStopping` and `ReduceLROnPlateau`; other callbacks
-            that count epochs begin anew. The learning rate is that of the checkpoint, unless the optimizer
-            has another one than when the run began. If it is from the last epoch, or the run has ended early,
+            that count epochs begin anew. Another model, label, loss, loss_weights, class_weight or class of
+            optimizer is an error, and within an epoch other metrics. Of the optimizer's options, precision,
+            steps_per_execution and the validation data those given now count; the learning rate is that of
+            the checkpoint, unless the optimizer has another one than when the run began. If the checkpoint is
+            from the last epoch, or the run has ended early,
             nothing is left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
@@ -132,7 +136,7 @@ def train(
             weights at that moment, and the checkpoint the earlier ones. A worker is lost, or has
             other settings, data of another length or fit, no rows, another order of the rows, or
             another model.
-        LoaderError: the data cannot be read, or the checkpoint is of other data.
+        LoaderError: the data cannot be read, or the checkpoint is of other data or of another run.
 
     Example:
         >>> print(train(model, train_data, valid_data, optimizer=keras.optimizers.Adam(0.01)))
@@ -172,7 +176,10 @@ def train(
     labels = LabelValues(losses, output_widths(model))
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     if saver is not None:
-        saver.callbacks = deciding
+        saver.callbacks, saver.settings = (
+            deciding,
+            setting({"class_weight": class_weight, "loss_weights": settings["loss_weights"]}),
+        )
     watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
     lines = EpochLines(watch)
     followers = [
