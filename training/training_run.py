@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
+from loader.frameworks.run_settings import setting
 from loader.tensorflow.sized_dataset import SizedDataset
 from training.errors import TrainingError
 from training.gather_tables import whole_tables
@@ -17,7 +18,7 @@ from training.gpu import has_gpu
 from training.keras_signature import warn_if_not_servable
 from training.layers.records_fits import record_fits
 from training.parallel import Workers
-from training.parallel.agreement import agree, setting
+from training.parallel.agreement import agree
 from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
@@ -110,8 +111,11 @@ def train(
             `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
             is a checkpoint, training resumes from it, to the same weights as without the
             interruption, also with `patience`, `EarlyStopping` and `ReduceLROnPlateau`; other callbacks
-            that count epochs begin anew. The learning rate is that of the checkpoint, unless the optimizer
-            has another one than when the run began. If it is from the last epoch, or the run has ended early,
+            that count epochs begin anew. Another model, label, loss, loss_weights, class_weight or class of
+            optimizer is an error, and within an epoch other metrics. Of the optimizer's options, precision,
+            steps_per_execution and the validation data those given now count; the learning rate is that of
+            the checkpoint, unless the optimizer has another one than when the run began. If the checkpoint is
+            from the last epoch, or the run has ended early,
             nothing is left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
@@ -136,7 +140,7 @@ def train(
             weights at that moment, and the checkpoint the earlier ones. A worker is lost, or has
             other settings, data of another length or fit, no rows, another order of the rows, or
             another model.
-        LoaderError: the data cannot be read, or the checkpoint is of other data.
+        LoaderError: the data cannot be read, or the checkpoint is of other data or of another run.
 
     Example:
         >>> print(train(model, train_data, valid_data, optimizer=keras.optimizers.Adam(0.01)))
@@ -173,11 +177,10 @@ def train(
         split = required or (len(names) <= 1 and is_splittable(model))
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     _expect_position_saved(train_data, callbacks)
-    saver = _saver(checkpoint, train_data, writes=workers.rank == 0)
-    labels = LabelValues(losses, output_widths(model))
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
-    if saver is not None:
-        saver.callbacks = deciding
+    weights = setting({"class_weight": class_weight, "loss_weights": settings["loss_weights"]})
+    saver = _saver(checkpoint, train_data, deciding, weights, writes=workers.rank == 0)
+    labels = LabelValues(losses, output_widths(model))
     watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
     lines = EpochLines(watch)
     followers = [
@@ -211,9 +214,8 @@ def train(
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
         with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, epochs, first, followers)
-    return _report(
-        history, watch, train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
-    )
+    mixing = train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
+    return _report(history, watch, mixing)
 
 
 def _early_stopping(
@@ -293,7 +295,12 @@ def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callba
 
 
 def _saver(
-    checkpoint: str | Path | LoaderCheckpoint | None, train_data: Any, *, writes: bool
+    checkpoint: str | Path | LoaderCheckpoint | None,
+    train_data: Any,
+    callbacks: Sequence[keras.callbacks.Callback],
+    settings: Mapping[str, Any],
+    *,
+    writes: bool,
 ) -> LoaderCheckpoint | None:
     if isinstance(checkpoint, LoaderCheckpoint) and checkpoint.writes and not writes:
         raise TrainingError(
@@ -304,11 +311,19 @@ def _saver(
         return None
     if isinstance(checkpoint, LoaderCheckpoint):
         checkpoint.saving = whole_tables
+        checkpoint.callbacks, checkpoint.settings = callbacks, settings
         return checkpoint
     if Path(checkpoint).exists() and not Path(checkpoint).is_dir():
         raise TrainingError(f"Expected checkpoint as a folder. Received: {checkpoint}, a file.")
     if isinstance(train_data, KerasSequenceLoader):
-        return LoaderCheckpoint(train_data, checkpoint, writes=writes, saving=whole_tables)
+        return LoaderCheckpoint(
+            train_data,
+            checkpoint,
+            writes=writes,
+            saving=whole_tables,
+            callbacks=callbacks,
+            settings=settings,
+        )
     raise TrainingError(
         "Expected a KerasSequenceLoader as train_data, whose position a checkpoint holds. "
         f"Received: {type(train_data).__name__}. For a mapped loader give "

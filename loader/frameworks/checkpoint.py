@@ -14,9 +14,11 @@ from tempfile import TemporaryFile
 from typing import Any, Literal
 
 import keras
+import numpy as np
 
 from loader.errors import LoaderError
 from loader.frameworks.keras_loader import KerasSequenceLoader
+from loader.frameworks.run_settings import different, settings_of_loss, settings_of_model
 from loader.options import check_counts
 from loader.tensorflow.workers import replicas_of_worker
 from workflow.data.object_stores import expect_local
@@ -25,9 +27,10 @@ from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import PARTIAL, exclusive, file_hash, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
+from workflow.schema.schema import Tags
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 7
+_FORMAT = 8
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 _NUMBER = re.compile(r"_\d+(?=/)")
@@ -65,11 +68,14 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         callbacks: the other callbacks of `fit`, of which the counts, best values and best weights of
             `EarlyStopping`, `ReduceLROnPlateau` and `ModelCheckpoint` are saved. `training.train`
             passes its own.
+        settings: further settings of `fit` without which a resumed run is another one, by their names, as
+            values of JSON. `training.train` passes class_weight and loss_weights.
 
     Attributes:
         writes: whether it saves at all.
         saving: the context.
         callbacks: the other callbacks.
+        settings: the further settings.
 
     Raises:
         LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's,
@@ -94,6 +100,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         writes: bool = True,
         saving: Callable[[keras.Model], AbstractContextManager[Any]] = nullcontext,
         callbacks: Sequence[keras.callbacks.Callback] = (),
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         if save_freq != "epoch":
@@ -105,11 +112,13 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self.writes = writes
         self.saving = saving
         self.callbacks = callbacks
+        self.settings = settings or {}
         self._counts: dict[str, dict[str, Any]] = {}  # of the checkpoint that was restored
         self._best: dict[str, dict[str, str]] = {}  # the files of the callbacks' best weights
         self._rate: float | None = None  # with which the run began
         self._rate_within_epoch: float | None = None
         self._metrics: dict[str, Any] = {}  # of the resumed epoch, before the interruption
+        self._shapes: dict[str, Any] = {}  # of these, until they are compared
         self._since_saved = 0
         self._restored: dict[str, Any] | None = None
         self._last: bytes | None = self._published()  # the checkpoint that this run continues
@@ -139,27 +148,16 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             of the `callbacks` has ended the run early.
 
         Raises:
-            LoaderError: a damaged checkpoint, or one of another model, another optimizer, other data or
-                other settings; or `SwapEMAWeights(swap_on_epoch=True)` among the `callbacks`.
+            LoaderError: a damaged checkpoint, or one of another model, another optimizer, other data,
+                another label or loss, or other `settings`; or `SwapEMAWeights(swap_on_epoch=True)` among the
+                `callbacks`.
         """
         self._expect_weights_trained()
         self._last, self._rate = self._published(), _learning_rate(model)
         if self._last is None:
             return 0
         content = _parsed(self._last, self._folder / _POINTER)
-        if differ := other_fits(content["fits"], fits_of(self._loader.input_schema.columns)):
-            raise LoaderError(
-                f"Expected the data of the checkpoint in {self._folder}. Received: data in which "
-                f"another fit of a workflow has made {listed(differ)}: equal ids stand for other values. "
-                "Give it the earlier data, or another folder."
-            )
-        self._expect_data(content["data"])
-        if content["optimizer"] != (found := type(_optimizer_of(model)).__name__):
-            raise LoaderError(
-                f"Expected the optimizer of the checkpoint in {self._folder}, {content['optimizer']}. "
-                f"Received: {found}, whose state means something else. Compile with the earlier one; or "
-                "give it another folder, and begin with the weights of a saved model."
-            )
+        self._expect_same_run(model, content)
         for saved in _files(content):
             _expect_sum(self._folder / saved["weights"], saved["sum_of_weights"])
         self._set_position(content["loader"])
@@ -174,10 +172,47 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._restored = content["loader"]
         self._steps_before, self._rows_before = content["steps"], content["rows"]
         self._metrics, self._rate_within_epoch = content["metrics"], _learning_rate(model)
+        self._shapes = {name: np.shape(value) for name, value in self._metrics.items()}
         self._set_counts()
         # Keras itself ends no run in its first epoch.
         is_ended = content["epoch"] > 1 and self._is_out_of_patience(content["epoch"] - 1)
         return sys.maxsize if is_ended else int(content["epoch"])
+
+    def _expect_same_run(self, model: keras.Model, content: Mapping[str, Any]) -> None:
+        if differ := other_fits(content["fits"], fits_of(self._loader.input_schema.columns)):
+            raise LoaderError(
+                f"Expected the data of the checkpoint in {self._folder}. Received: data in which "
+                f"another fit of a workflow has made {listed(differ)}: equal ids stand for other values. "
+                "Give it the earlier data, or another folder."
+            )
+        self._expect_data(content["data"])
+        if content["optimizer"] != (found := type(_optimizer_of(model)).__name__):
+            raise LoaderError(
+                f"Expected the optimizer of the checkpoint in {self._folder}, {content['optimizer']}. "
+                f"Received: {found}, whose state means something else. Compile with the earlier one; or "
+                "give it another folder, and begin with the weights of a saved model."
+            )
+        self._expect_settings(content["settings"], self._settings(model))
+
+    def _settings(self, model: keras.Model) -> dict[str, Any]:
+        """What makes a run another one if it changes, by names for errors."""
+        columns = self._loader.input_schema.columns
+        return {
+            "model": settings_of_model(model),
+            "label": [column.name for column in columns if column.has_tag(Tags.TARGET)],
+            "loss": settings_of_loss(model.loss),
+            **self.settings,
+        }
+
+    def _expect_settings(self, saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+        for name in [*saved, *found]:
+            if saved.get(name) != found.get(name):
+                one, two = different(saved.get(name), found.get(name))
+                raise LoaderError(
+                    f"Expected the {name} of the checkpoint in {self._folder}: {one}. Received: {two}. To "
+                    "resume, give it the earlier one. For another run, give it another folder, and begin "
+                    "with the weights of a saved model if need be."
+                )
 
     def _set_position(self, state: Mapping[str, Any]) -> None:
         try:
@@ -207,7 +242,10 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         except (ValueError, OSError, KeyError, UserWarning) as error:
             raise LoaderError(
                 f"Expected the weights of this model in {weights}. "
-                f"Received: {error}. Build the model that was saved, or remove the folder."
+                f"Received: {error}. Build the model that was saved, and give its optimizer the options with "
+                "which it has the same variables: a schedule or a number as learning rate, use_ema, "
+                'gradient_accumulation_steps, amsgrad, momentum, and precision="float16" of `train`. Or '
+                "remove the folder."
             ) from error
 
     def _deciding(self) -> dict[str, Any]:
@@ -283,6 +321,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         """Save if `save_freq` batches have passed."""
         del logs
         self._add_metrics()  # of those that Keras makes in the first step
+        self._expect_metrics()
         taken = batch + 1 - self._steps
         self._steps += taken
         self._batches += taken * self._batches_a_step()
@@ -312,8 +351,19 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if not self._metrics:
             return
         for name, variable in _metrics_of(self.model).items():
-            if (before := self._metrics.pop(name, None)) is not None:
-                variable.assign(variable.numpy() + before)
+            if self._shapes.get(name) == tuple(variable.shape) and name in self._metrics:
+                variable.assign(variable.numpy() + self._metrics.pop(name))
+
+    def _expect_metrics(self) -> None:
+        """Refuse other metrics, which would be those of the rest of the epoch alone."""
+        saved, self._shapes = self._shapes, {}
+        found = {name: tuple(v.shape) for name, v in _metrics_of(self.model).items()}
+        if saved and saved != found:
+            raise LoaderError(
+                f"Expected the metrics of the checkpoint in {self._folder}, which was saved within an epoch and "
+                f"has counted {listed(sorted(saved))}. Received: {listed(sorted(found))}. Give it the earlier "
+                "metrics until that epoch has ended, and the new ones then."
+            )
 
     def _rows(self) -> int:
         """Rows of this epoch that all workers have trained on since `fit` began it."""
@@ -439,6 +489,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 }
                 for name, one in self._deciding().items()
             },
+            "settings": self._settings(self.model),
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._trail(self._batches),
             "fits": fits_of(self._loader.input_schema.columns),
@@ -489,7 +540,7 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
         ) from error
     keys = {"format", "epoch", "steps", "rows", "weights", "sum_of_weights"}
     keys |= {"seeds", "loader", "fits", "data", "callbacks", "best"}
-    keys |= {"metrics", "optimizer", "learning_rate"}
+    keys |= {"metrics", "optimizer", "learning_rate", "settings"}
     known = content.keys() == keys and content["format"] == _FORMAT
     if not known or not all(_WEIGHTS.fullmatch(str(one["weights"])) for one in _files(content)):
         raise LoaderError(

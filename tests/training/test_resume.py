@@ -534,3 +534,105 @@ def test_a_backup_without_the_position_of_the_loader_is_refused(tmp_path):
             train(model, data, callbacks=[backup])
     rows = next(iter(loader))
     assert train(model, tf.data.Dataset.from_tensors(rows), callbacks=[backup]).samples == 64
+
+
+def numbers(data, hidden="relu", order=("age", "height"), **options):
+    """A model of two numbers, in an order, and its loader."""
+    keras.utils.set_random_seed(0)
+    inputs = {name: keras.Input((1,), name=name) for name in ("age", "height")}
+    together = keras.layers.Concatenate()([inputs[name] for name in order])
+    output = keras.layers.Dense(1, "sigmoid")(keras.layers.Dense(4, hidden)(together))
+    options = {"label_names": ["label"], "cont_names": ["age", "height"]} | options
+    return keras.Model(inputs, output), KerasSequenceLoader(
+        data, 64, cat_names=[], seed=3, **options
+    )
+
+
+@pytest.fixture
+def people(tmp_path):
+    frame = pl.read_parquet(write(tmp_path / "people", 200) / "rows.parquet")
+    more = {"height": -pl.col("age"), "other": 1 - pl.col("label")}
+    frame.with_columns(**more).write_parquet(
+        tmp_path / "people" / "rows.parquet", row_group_size=96
+    )
+    return tmp_path / "people"
+
+
+def run_numbers(data, folder, save_freq, callbacks=(), made=(), epochs=2, **settings):
+    model, loader = numbers(data, **dict(made))
+    saver = LoaderCheckpoint(loader, folder, save_freq)
+    report = train(model, loader, epochs=epochs, callbacks=callbacks, checkpoint=saver, **settings)
+    return report.history, model.get_weights()
+
+
+OTHER_RUNS = {
+    "loss": ({}, {"loss": "mse"}, "the loss .*binary_crossentropy.* Received: mean_squared_error"),
+    "class_weight": ({}, {"class_weight": {0: 1.0, 1: 9.0}}, "the class_weight .*: None.*'1': 9"),
+    "label": ({"label_names": ["other"]}, {}, r"the label .*: label\. Received: other\."),
+    "layer": ({"hidden": "tanh"}, {}, r"the model .*: activation=relu\. Received: activation=tanh"),
+    "connection": (
+        {"order": ("height", "age")},
+        {},
+        r"the model .*: age=0\. Received: age=1",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_RUNS)
+@pytest.mark.parametrize("save_freq", ["epoch", 1])
+def test_a_checkpoint_of_another_run_is_refused_before_the_model_is_touched(
+    people, tmp_path, other, save_freq
+):
+    made, settings, message = OTHER_RUNS[other]
+    with contextlib.suppress(KeyboardInterrupt):
+        run_numbers(people, tmp_path / "run", save_freq, [Crash(1, 2)])
+    model, loader = numbers(people, **made)
+    before, saver = model.get_weights(), LoaderCheckpoint(loader, tmp_path / "run", save_freq)
+    for epochs in (1, 2):  # nothing is left to train, and the rest
+        with pytest.raises(LoaderError, match=f"(?s)Expected {message}"):
+            train(model, loader, epochs=epochs, checkpoint=saver, **settings)
+        assert_same(model.get_weights(), before)
+
+
+@pytest.mark.parametrize("metrics", [["auc", "mae"], ["mae"], [keras.metrics.AUC(50)]])
+def test_other_metrics_count_from_the_next_epoch_on(people, tmp_path, metrics):
+    for save_freq, name in (("epoch", "between"), (1, "within")):
+        with contextlib.suppress(KeyboardInterrupt):
+            run_numbers(people, tmp_path / name, save_freq, [Crash(1, 2)])
+    whole, weights = run_numbers(people, tmp_path / "whole", "epoch", metrics=metrics)
+    resumed, after = run_numbers(people, tmp_path / "between", "epoch", metrics=metrics)
+    for own, other in zip(resumed.values(), whole.values(), strict=True):  # Keras numbers the names
+        np.testing.assert_allclose(own, other[1:], rtol=1e-6)
+    assert_same(after, weights)
+    with pytest.raises(LoaderError, match=r"Expected the metrics .*within an epoch"):
+        run_numbers(people, tmp_path / "within", 1, metrics=metrics)
+
+
+def test_the_same_run_in_other_words_resumes(people, tmp_path):
+    """Names of layers that Keras has counted further, a lambda on another line, names of one loss."""
+
+    def run(folder, loss, *callbacks):
+        keras.layers.Dense(1)  # takes a number
+        model, loader = numbers(people, hidden=eval("\n" * len(loss) + "lambda x: x * x"))  # noqa: S307
+        settings = {"callbacks": callbacks, "checkpoint": tmp_path / folder, "split": False}
+        train(model, loader, epochs=2, loss=loss, **settings)
+        return model.get_weights()
+
+    whole = run("whole", "mse")
+    with contextlib.suppress(KeyboardInterrupt):
+        run("killed", "mse", Crash(1, 2))
+    assert_same(run("killed", "mean_squared_error"), whole)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": keras.optimizers.Adam(use_ema=True)},
+        {"optimizer": keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 9))},
+        {"precision": "float16"},
+    ],
+)
+def test_an_optimizer_with_another_state_is_refused_with_a_remedy(people, tmp_path, settings):
+    run_numbers(people, tmp_path / "run", "epoch", epochs=1)
+    with pytest.raises(LoaderError, match=r"(?s)variables.*schedule.*use_ema.*float16"):
+        run_numbers(people, tmp_path / "run", "epoch", **settings)

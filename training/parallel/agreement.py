@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 
+from loader.frameworks.run_settings import different, setting
 from training.errors import TrainingError
 from training.parallel.failures import together
 from training.parallel.workers import Workers
@@ -43,7 +43,7 @@ def agree(
     for rank, other in enumerate(others, start=1):
         for name in [*first, *other]:
             if first.get(name) != other.get(name):
-                one, two = _different(first.get(name), other.get(name))
+                one, two = different(first.get(name), other.get(name))
                 raise TrainingError(
                     f"Expected all workers to have the same {name}. Received: {one} on "
                     f"{workers.name(0)}, {two} on {workers.name(rank)}. Start all workers with the "
@@ -83,38 +83,3 @@ def fingerprint(
         "optimizer": setting(model.optimizer),
         **{name: setting(compiled_with(model)[name]) for name in _COMPILED},
     }
-
-
-def setting(given: Any) -> Any:
-    """A setting as `agree` takes it, without names, in which Keras counts the objects of a process.
-
-    Example:
-        >>> setting({0: keras.regularizers.L2(0.5)})["0"]["config"]
-        {'l2': 0.5}
-    """
-    if isinstance(given, Mapping):
-        return {str(key): setting(value) for key, value in given.items() if key != "name"}
-    if isinstance(given, (list, tuple)):
-        return [setting(value) for value in given]
-    if inspect.isfunction(given):  # equal ones may have other bytes
-        return given.__name__
-    try:
-        config = keras.saving.serialize_keras_object(given)
-    except NotImplementedError:  # by a user's class, such as one of the learning rate
-        return type(given).__name__
-    return setting(config) if isinstance(config, Mapping) else config
-
-
-def _different(one: Any, two: Any) -> tuple[Any, Any]:
-    """The first parts of two values that differ."""
-    if isinstance(one, Sequence) and isinstance(two, Sequence) and not isinstance(one, str):
-        for a, b in zip(one, two, strict=False):
-            if a != b:
-                return a, b
-        return f"{len(one):,} of them", f"{len(two):,}"
-    if isinstance(one, Mapping) and isinstance(two, Mapping):
-        for name in [*one, *two]:
-            if one.get(name) != two.get(name):
-                a, b = _different(one.get(name), two.get(name))
-                return f"{name}={a}", f"{name}={b}"
-    return one, two

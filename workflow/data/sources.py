@@ -161,7 +161,7 @@ class Source:
         return data_errors(what, self.text if self.files is None else self.files)
 
 
-def as_lazy_frame(data: Any) -> pl.LazyFrame:
+def as_lazy_frame(data: Any, storage_options: Mapping[str, Any] | None = None) -> pl.LazyFrame:
     """A lazy frame of any data that `Source.of` takes, with all of its columns.
 
     Raises:
@@ -171,7 +171,7 @@ def as_lazy_frame(data: Any) -> pl.LazyFrame:
         >>> as_lazy_frame({"userId": [1, 2]}).collect().shape
         (2, 1)
     """
-    return Source.of(data).select().sound().frame
+    return Source.of(data, storage_options=storage_options).select().sound().frame
 
 
 def frame_pieces(frame: pl.LazyFrame, rows: int) -> Iterator[pl.LazyFrame]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +60,12 @@ class Vectors(NamedTuple):
             )
 
 
-def read_vectors(table: Any, ids: Any = None, vector: str | None = None) -> Vectors:
+def read_vectors(
+    table: Any,
+    ids: Any = None,
+    vector: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Vectors:
     """Read pre-trained vectors, and validate them.
 
     Args:
@@ -70,6 +75,7 @@ def read_vectors(table: Any, ids: Any = None, vector: str | None = None) -> Vect
             tensor in the same file; by default the id of a vector is its row number. Of a table:
             the name of the column.
         vector: name of the tensor, or of the column of lists; by default the only one.
+        storage_options: how to connect to the object stores of paths of parquet.
 
     Raises:
         WorkflowError: a file is missing or damaged, there is no such tensor or column, vectors have
@@ -88,7 +94,7 @@ def read_vectors(table: Any, ids: Any = None, vector: str | None = None) -> Vect
     elif _ending(table) == ".safetensors":
         named, matrix = _safetensors(Path(table), ids, vector)
     else:
-        named, matrix = _of_table(table, ids, vector)
+        named, matrix = _of_table(table, ids, vector, storage_options)
     where = str(table) if isinstance(table, str | os.PathLike) else "the vectors"
     _expect_matrix(where, matrix)
     if named is not None:
@@ -199,8 +205,10 @@ def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:
         ) from error
 
 
-def _of_table(table: Any, ids: Any, vector: str | None) -> tuple[pl.Series, Array]:
-    source = Source.of(table)
+def _of_table(
+    table: Any, ids: Any, vector: str | None, storage_options: Mapping[str, Any] | None
+) -> tuple[pl.Series, Array]:
+    source = Source.of(table, storage_options=storage_options)
     types = source.frame.collect_schema()
     if not isinstance(ids, str) or ids not in source.names:
         raise WorkflowError(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from workflow.data.frames import polars_errors
-from workflow.data.sources import as_lazy_frame
+from workflow.data.sources import as_lazy_frame, options_of
 from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema, to_column, to_series
 from workflow.operator.checks import require
@@ -48,6 +48,8 @@ class ColumnSimilarity(Operator):
         metric: "inner", the inner product of the weights; "cosine", the inner product of weights
             scaled to length 1; "tfidf", the cosine of weights times log(ids / ids with the
             feature), computed for each table separately.
+        storage_options: how to connect to the object stores of paths such as s3://bucket/key, as in
+            `Workflow.fit`; not saved.
 
     Source: G. Salton and C. Buckley, "Term-weighting approaches in automatic text retrieval", 1988.
 
@@ -61,6 +63,9 @@ class ColumnSimilarity(Operator):
         default=None, repr=False, compare=False, metadata=NOT_SAVED
     )
     metric: str = "tfidf"
+    storage_options: Mapping[str, Any] | None = dataclasses.field(
+        default=None, repr=False, compare=False, metadata=NOT_SAVED
+    )
 
     learns: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
@@ -102,10 +107,14 @@ class ColumnSimilarity(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
         """The tables, one row for each feature of an id."""
-        state = _state("left", _table("left_features", self.left_features))
+        state = self._side("left", self.left_features)
         if self.right_features is not None:
-            state |= _state("right", _table("right_features", self.right_features))
+            state |= self._side("right", self.right_features)
         return state
+
+    def _side(self, side: str, given: Any) -> dict[str, Column]:
+        options = options_of(given, self.storage_options)
+        return _state(side, _table(f"{side}_features", given, options))
 
     def lower(self, columns: Features, state: State) -> Features:
         """The similarity of each pair."""
@@ -142,13 +151,15 @@ class ColumnSimilarity(Operator):
         return cls(left, right if "right.id" in state else None, **config)
 
 
-def _table(setting: str, given: Any) -> pl.DataFrame:
+def _table(
+    setting: str, given: Any, storage_options: Mapping[str, Any] | None = None
+) -> pl.DataFrame:
     """A table as `id`, `feature` and `weight`, with a row for each feature of an id."""
     if hasattr(given, "tocoo"):
         entries = given.tocoo()
         given = {"id": entries.row, "feature": entries.col, "weight": entries.data}
     with polars_errors(f"The table {setting} of ColumnSimilarity cannot be read"):
-        table = as_lazy_frame(given).collect()
+        table = as_lazy_frame(given, storage_options).collect()
     require(
         table.width in (2, 3),
         f"{setting} needs columns of ids, of features and perhaps of weights. "

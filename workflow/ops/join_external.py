@@ -50,6 +50,8 @@ class JoinExternal(Operator):
             default all.
         drop_duplicates_ext: keep the first row of each key; otherwise a repeated key is an error,
             since a served row has one answer.
+        storage_options: how to connect to the object store of a path such as s3://bucket/key, as in
+            `Workflow.fit`; not saved.
 
     A key that the table lacks, or that is null (even one of several), gives null, and an empty list
     in a list column. A list column may be the only key: each of its elements is joined. The input
@@ -72,6 +74,9 @@ class JoinExternal(Operator):
     on_ext: str | Sequence[str] | None = None
     columns_ext: Sequence[str] | None = None
     drop_duplicates_ext: bool = False
+    storage_options: Mapping[str, Any] | None = dataclasses.field(
+        default=None, repr=False, compare=False, metadata=NOT_SAVED
+    )
 
     learns: ClassVar[bool] = True
 
@@ -154,7 +159,8 @@ class JoinExternal(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002 - partials
         """The table's columns as `column.<name>`, in the order of the rows that the keys find."""
-        source, keys = Source.of(self.df_ext), self._keys[1]
+        source = Source.of(self.df_ext, storage_options=self.storage_options)
+        keys = self._keys[1]
         types, have = source.frame.collect_schema(), source.names
         names = [name for name in (self.columns_ext or have) if name not in keys]
         for name in (*keys, *names):

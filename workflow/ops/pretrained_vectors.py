@@ -42,6 +42,8 @@ class PretrainedVectors(Operator):
             same file; by default the id of a vector is its row number. Of a table: the name of the
             column.
         vector: name of the tensor, or of the column of lists; by default the only one.
+        storage_options: how to connect to the object stores of paths of parquet, as in `Workflow.fit`;
+            not saved.
 
     Takes columns of integers or strings, without lists, each with the same vectors. Null is an
     unknown id.
@@ -63,6 +65,9 @@ class PretrainedVectors(Operator):
     table: Any = dataclasses.field(repr=False, compare=False, metadata=NOT_SAVED)
     ids: Any = dataclasses.field(default=None, repr=False, compare=False, metadata=NOT_SAVED)
     vector: str | None = dataclasses.field(default=None, compare=False, metadata=NOT_SAVED)
+    storage_options: Mapping[str, Any] | None = dataclasses.field(
+        default=None, repr=False, compare=False, metadata=NOT_SAVED
+    )
 
     learns: ClassVar[bool] = True
     takes_ids: ClassVar[bool] = True
@@ -98,7 +103,7 @@ class PretrainedVectors(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The vectors, one after another, and the ids."""
-        read: Vectors = read_vectors(self.table, self.ids, self.vector)
+        read: Vectors = read_vectors(self.table, self.ids, self.vector, self.storage_options)
         for column in columns.columns:
             require(
                 not column.is_list,

@@ -206,7 +206,7 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     first, second = found_by(start(2, tmp_path, program.resumed, rows, run), tmp_path)
     # Keras names one layer of a set, another one in another process.
     for answer in (first, second):
-        assert "Build the model that was saved" in answer.pop("other model")
+        assert "Expected the model of the checkpoint" in answer.pop("other model")
     assert first == second
     assert first["error"] == "nothing"
     keras.utils.set_random_seed(0)

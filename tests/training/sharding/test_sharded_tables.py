@@ -182,7 +182,7 @@ def test_a_checkpoint_resumes_with_another_number_of_workers(rows, tmp_path, num
         processes = start(number, folder, program.up_to, rows, tmp_path, epochs, "auto")
         found = found_by(processes, folder)
         for worker in found:
-            assert "Build the model that was saved" in worker["other model"]
+            assert "Expected the model of the checkpoint" in worker["other model"]
     model = keras.saving.load_model(tmp_path / "2.keras")
     for own, expected in zip(model.get_weights(), found[0]["weights"], strict=True):
         np.testing.assert_array_equal(own, np.array(expected, "float32"))

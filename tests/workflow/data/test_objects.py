@@ -440,3 +440,33 @@ def test_options_of_other_types_are_refused_by_name(option, message):
         with pytest.raises(WorkflowError, match=message) as error:
             call()
         assert "secret" not in str(error.value)
+
+
+def test_tables_of_operators_are_read_with_options_of_their_own(link, tmp_path):
+    """The data are local, and the environment has no credentials; what is saved has none either."""
+    movies = {"movie": [1, 2], "year": [1999, 2001], "vector": [[1.0], [2.0]], "tag": ["a", "b"]}
+    pl.DataFrame(movies).write_parquet(tmp_path / "movies.parquet")
+    url = link.put_folder(tmp_path, "tables") + "/movies.parquet"
+    options = {"storage_options": link.options}
+    topics = pl.DataFrame({"movie": [1, 2], "tag": ["a", "b"]})
+    topics.write_parquet(tmp_path / "topics.parquet")
+    topics_url = link.put_folder(tmp_path, "topics") + "/topics.parquet"
+    made = Workflow(
+        (["movie"] >> ops.JoinExternal(url, on="movie", columns_ext=["year"], **options))
+        + (
+            ["movie"]
+            >> ops.PretrainedVectors(url, ids="movie", vector="vector", **options)
+            >> ops.Rename(postfix="_vector")
+        )
+        + ([["movie", "other"]] >> ops.ColumnSimilarity(topics_url, **options))
+    ).fit({"movie": [1], "other": [2]})
+    made.save(tmp_path / "saved")
+    for one in (made, Workflow.load(tmp_path / "saved")):
+        rows = one.transform({"movie": [2, 1, 9], "other": [2, 2, 2]}).collect()
+        assert rows["year"].to_list() == [2001, 1999, None]
+        assert rows["movie_vector"].to_list() == [[2.0], [1.0], [0.0]]
+        (similarity,) = set(rows.columns) - {"movie", "year", "movie_vector"}
+        assert rows[similarity].to_list()[:2] == pytest.approx([1.0, 0.0])
+    files = [path for path in (tmp_path / "saved").rglob("*") if path.is_file()]
+    assert files
+    assert not any(b"aws_secret" in path.read_bytes() for path in files)
