@@ -8,6 +8,7 @@ import json
 import os
 import select
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -66,11 +67,15 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def print_error(error: Exception, *, as_json: bool = False) -> None:
-    """Print an error: a line of standard error, or an object of JSON on standard output."""
+    """Print an error: a line of standard error, or an object of JSON on standard output.
+
+    It is a line too if standard output cannot be written.
+    """
     if as_json:
         fields = {"error": _line(error), "type": type(error).__name__}
-        typer.echo(json.dumps(fields, indent=2))
-        return
+        with suppress(OSError):  # nobody reads it, or its disk is full
+            typer.echo(json.dumps(fields, indent=2))
+            return
     # Not imported to succeed.
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

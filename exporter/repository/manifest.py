@@ -20,12 +20,11 @@ from exporter.plan.model_spec import NO_BYTE_CODE
 from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import file_hash
-from workflow.files.repository import expect_repository
+from workflow.files.repository import CONFIG, expect_repository
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.alike import did_you_mean
 from workflow.wire.integrity import MANIFEST
 
-CONFIG = "config.pbtxt"
 # Triton's folder for the requests of a config's warm-up.
 WARM_UP = "warmup"
 

@@ -16,10 +16,10 @@ from shlex import quote
 from typing import Any
 
 from exporter.errors import ExportError
-from exporter.repository.manifest import CONFIG
 from workflow import WorkflowError
 from workflow.data.bucket import Bucket
 from workflow.data.object_stores import Objects
+from workflow.files.repository import CONFIG
 
 # The files that Triton's backends load; without them a model is refused, whatever its config.
 _LOADED = ("model.py", "model.onnx", "saved_model.pb")

@@ -17,6 +17,8 @@ from serving.embedded.flags import GRPC_ADMIN_HEADER
 from triton_models.healthcheck import BUSY, REQUEST_ID, ProbeError, expect_answer
 from workflow.schema.column import Array
 
+# Triton's words for a model that is not in the folder that it reads.
+NOT_FOUND = "failed to poll from model repository"
 # The remedies for refusals, by words of Triton's texts.
 _REMEDIES = {
     "is restricted": (
@@ -27,7 +29,7 @@ _REMEDIES = {
         "Start the server with --model-control-mode=explicit, as `ensemble serve` and "
         "docker-compose.yml do"
     ),
-    "failed to poll from model repository": (
+    NOT_FOUND: (
         "It finds no such model with a valid config: perhaps it reads another folder than this process"
     ),
 }

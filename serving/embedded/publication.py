@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 from google.protobuf import json_format, text_format
 
 from serving.connection.address import parse_address
-from serving.embedded.administration import Administration
+from serving.embedded.administration import NOT_FOUND, Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
-from serving.embedded.repository import CONFIG, WARM_UP, read_config, steps_in, steps_of
+from serving.embedded.repository import WARM_UP, read_config, steps_in, steps_of
 from serving.errors import ServerError
 from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, file_hash
-from workflow.files.repository import expect_repository
+from workflow.files.repository import CONFIG, expect_repository
 from workflow.files.sealed import unsealed
 from workflow.wire.integrity import MANIFEST, IntegrityError, expect_exported
 
@@ -281,12 +281,18 @@ class LiveServer:
             except ProbeError as down:
                 state = f"Version {served} does not answer either: {str(down).removesuffix('.')}."
         reason = str(error).strip().removesuffix(".")
-        advice = (
-            f"`publish` writes links into {self.repository}: run it where that can be written, again."
-            if isinstance(error, OSError)
-            else f"In the repository it is published: `ensemble rollback {name}` publishes the version "
-            "before it again, or export a corrected one."
-        )
+        if isinstance(error, OSError):
+            advice = f"`publish` writes links into {self.repository}: run it where that can be written, again."
+        elif NOT_FOUND in reason:
+            advice = (
+                "Name the folder that the server reads, in a shell with --repository, or export the "
+                "version there too; a server of another user needs to read its files."
+            )
+        else:
+            advice = (
+                f"In the repository it is published: `ensemble rollback {name}` publishes the version "
+                "before it again, or export a corrected one."
+            )
         return ServerError(
             f"Version {version} of {name} was not published into the server at {self.url}. {state} "
             f"Received: {reason}. {advice}"

@@ -10,9 +10,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ServerError
-from workflow.files.repository import expect_repository
+from workflow.files.repository import CONFIG, expect_repository
 
-CONFIG = "config.pbtxt"
 # Triton's folder for the requests of a config's warm-up.
 WARM_UP = "warmup"
 

@@ -8,13 +8,18 @@ import shutil
 import signal
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import promql_parser
 import pytest
 import yaml
+from generations import export
 from server_processes import commands, identity_of
+from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.utils import InferenceServerException
 from typer.testing import CliRunner
 
 from exporter import ServingOptions, export_tensorflow_ensemble
@@ -258,3 +263,37 @@ def test_every_metric_of_the_dashboard_and_of_the_alerts_exists(server):
     own = {name for name, _ in (*COUNTS.values(), *GAUGES.values())}
     # The ends of ranges are for people who ask.
     assert own - named == {"nvt_training_minimum", "nvt_training_maximum"}
+
+
+def test_failures_of_an_ensemble_are_compared_with_all_of_its_requests(tmp_path):
+    """Triton counts requests to an ensemble under version 1, and failures under its own version too."""
+    export(tmp_path, 1, 2, max_rows=1)
+    rules = yaml.safe_load((DOCKER / "prometheus-alerts.yml").read_text())["groups"][0]["rules"]
+    (expression,) = [rule["expr"] for rule in rules if rule["alert"] == "RequestsFail"]
+    groupings = set()
+
+    def visit(node):
+        if isinstance(node, promql_parser.AggregateExpr):
+            groupings.add(tuple(node.modifier.labels))
+
+    promql_parser.walk(promql_parser.parse(expression), visit)
+    (labels,) = groupings
+
+    def counted(kind):
+        counts = Counter()
+        for sample in scrape([server.metrics_url]).find(f"nv_inference_request_{kind}"):
+            own = dict(sample.labels)
+            counts[tuple(own[name] for name in labels)] += sample.value
+        return {group: count for group, count in counts.items() if count and group[0] == "live"}
+
+    with TritonServer(tmp_path) as server, InferenceServerClient(server.grpc_url) as plain:
+        for rows in (1, 2):
+            tensor = InferInput("clicks", [rows, 1], "INT64")
+            tensor.set_data_from_numpy(np.ones((rows, 1), np.int64))
+            with pytest.raises(InferenceServerException) if rows > 1 else nullcontext():
+                plain.infer("live", [tensor])
+        deadline = time.monotonic() + 60
+        while not counted("failure"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert counted("failure").keys() == counted("success").keys()

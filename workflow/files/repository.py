@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+CONFIG = "config.pbtxt"
+
 
 def expect_repository(repository: Path, error: type[Exception]) -> None:
-    """Check that a model repository is a folder that exists.
+    """Check that a model repository is a folder that exists, and not that of one model.
 
     Args:
         repository: the folder.
@@ -19,4 +21,9 @@ def expect_repository(repository: Path, error: type[Exception]) -> None:
         raise error(
             f"Expected a model repository. Received: {received}. Name the folder of an export, in a "
             "shell with --repository."
+        )
+    if (repository / CONFIG).is_file():  # a server would take its versions for models
+        raise error(
+            f"Expected a model repository. Received: {repository}, the folder of one model. Name the "
+            f"folder that it is in: {repository.parent}."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -98,12 +99,17 @@ def _look_again(
     from serving.watch.skew_history import SkewHistory  # noqa: PLC0415
     from serving.watch.view import WIDTH  # noqa: PLC0415
 
-    history = SkewHistory(urls, window)
-    with Live(_page(history.view), console=Console(width=WIDTH), auto_refresh=False) as live:
+    history, console = SkewHistory(urls, window), Console(width=WIDTH)
+    live = Live(console=console, auto_refresh=False)
+    # Elsewhere than in a terminal, `Live` prints the last look alone, at its end.
+    in_place = console.is_terminal
+    show = partial(live.update, refresh=True) if in_place else console.print
+    with live if in_place else nullcontext():
+        show(_page(history.view))
         while True:
             time.sleep(interval)
             history.look()
-            live.update(_page(history.view), refresh=True)
+            show(_page(history.view))
             write(history)
 
 

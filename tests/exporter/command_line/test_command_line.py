@@ -456,6 +456,20 @@ def test_a_repository_that_is_no_folder_is_reported(
     assert not (folder / "none").exists()
 
 
+@pytest.mark.parametrize(
+    "command", ["show", "verify", "rollback", "recover", "publish", "openapi", "serve"]
+)
+def test_a_folder_of_one_model_is_no_repository(command, folder, monkeypatch):
+    """A server would take the folders of its versions, which have configs, for models."""
+    monkeypatch.setenv("TRITON_ADMIN_KEY", "key")
+    inside = folder / "models" / "shop"
+    url = ["--url", "127.0.0.1:1"] if command == "publish" else []
+    words = [inside] if command == "serve" else ["shop", "--repository", inside]
+    text = failed(command, *words, *url)
+    assert f"Received: {inside}, the folder of one model. Name the folder that it is in: " in text
+    assert text.endswith(f": {inside.parent}.\n")
+
+
 @pytest.mark.parametrize("command", ["show", "verify", "rollback", "recover", "openapi"])
 def test_a_model_that_is_not_there_is_reported_with_those_that_are(command, folder):
     text = failed(command, "shap", "--repository", folder / "models")

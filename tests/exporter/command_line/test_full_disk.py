@@ -71,3 +71,12 @@ def test_an_output_that_is_full_is_said():
     assert done.returncode == 1
     assert "able to write the command's files and its output" in done.stderr
     assert "No space left on device" in done.stderr
+
+
+def test_an_error_as_json_that_cannot_be_written_is_a_line():
+    command = [sys.executable, "-c", PROGRAM, "verify", "shop", "--repository", "none", "--json"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: Expected a model repository. Received: none, no such folder.")

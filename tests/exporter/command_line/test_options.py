@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
+from itertools import islice
 
 import polars as pl
 import pytest
@@ -441,3 +442,19 @@ def test_deviations_as_json():
     (found,) = json.loads(result.stdout)["inputs"]
     assert (found["column"], found["figure"], found["deviates"]) == ("age", "nulls", True)
     assert (found["served"], found["expected"]) == (0.4, 0.1)
+
+
+def test_watch_without_a_terminal_prints_each_look_and_ends_with_its_reader():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = ["watch", f"127.0.0.1:{server.server_address[1]}", "--interval", "0.5"]
+        command = [sys.executable, "-c", PROGRAM, *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = "".join(islice(process.stdout, 12))
+            process.stdout.close()
+            process.wait(60)
+        server.shutdown()
+    # The figures since the start, then those since the look before.
+    assert "requests " in lines
+    assert "requests/s " in lines
