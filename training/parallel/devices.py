@@ -75,8 +75,8 @@ def expect_alike(workers: Workers, own: Device) -> None:
         return
     with together(workers):
         texts = workers.collectives.texts(json.dumps(asdict(own)))
-    devices = [Device(**json.loads(text)) for text in texts]
-    first, *others = devices
+    first, *others = [Device(**json.loads(text)) for text in texts]
+    gpus = [first.uuid, *(other.uuid for other in others)]
     for rank, other in enumerate(others, start=1):
         if other.kind != first.kind:
             raise TrainingError(
@@ -85,10 +85,10 @@ def expect_alike(workers: Workers, own: Device) -> None:
                 "(CUDA_VISIBLE_DEVICES, the driver, and a TensorFlow with CUDA), or none of them "
                 "(CUDA_VISIBLE_DEVICES=-1)."
             )
-        if other.uuid and other in devices[:rank]:
+        if other.uuid and other.uuid in gpus[:rank]:
             raise TrainingError(
                 f"Expected a GPU of its own for each worker. Received: {other} for both "
-                f"{workers.name(devices.index(other))} and {workers.name(rank)}. Start each process "
+                f"{workers.name(gpus.index(other.uuid))} and {workers.name(rank)}. Start each process "
                 "with CUDA_VISIBLE_DEVICES=<number of its GPU>, and no more workers than GPUs."
             )
     unlike = [rank for rank, other in enumerate(others, 1) if not _is_like(first, other)]
