@@ -195,7 +195,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._expect_settings(content["settings"], self._settings(model))
 
     def _settings(self, model: keras.Model) -> dict[str, Any]:
-        """What makes a run another one if it changes, by names for errors."""
+        """The settings that make a run another one if they change, by names for errors."""
         columns = self._loader.input_schema.columns
         return {
             "model": settings_of_model(model),

@@ -134,7 +134,7 @@ def test_tensorboard_finds_curves(model, batches, tmp_path, together, steps):
 def test_curves_go_on_after_each_epoch_where_the_optimizer_counts_fewer_updates(
     model, batches, tmp_path
 ):
-    """Of 7 steps each, of which the optimizer counts one."""
+    """Epochs of 7 steps, of which the optimizer counts one."""
     kept = keras.optimizers.SGD(0.01, gradient_accumulation_steps=7)
     train(model, batches(290 * 4, 4), epochs=2, tensorboard=tmp_path, optimizer=kept)
     curves, _ = events(tmp_path / "train")
