@@ -350,15 +350,23 @@ class TritonServer:
 
         Raises:
             ServerError: the version is damaged, cannot be loaded, or answers a golden row
-                differently; the text says which version serves.
+                differently; the text says which version serves. The server has ended meanwhile.
 
         Example:
             >>> server.publish("movielens")  # doctest: +SKIP
             2
         """
         with self._changes:
-            live = self._live(self._running())
-            version = live.publish(model, tolerance=tolerance)
+            process = self._running()
+            try:
+                version = self._live(process).publish(model, tolerance=tolerance)
+            except ServerError as error:
+                if process.ended_in_a_race():
+                    raise ServerError(
+                        f"{error} The server has ended by a race of Triton's own while a model was "
+                        "loaded: start it again, which heal=True does by itself."
+                    ) from error
+                raise
             self._add(model)
         return version
 

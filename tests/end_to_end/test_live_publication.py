@@ -22,6 +22,11 @@ from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
 
 
+RACE = "The server has ended by a race of Triton's own"
+# `publish` must not start the server again, as other loads do (decision 42).
+pytestmark = pytest.mark.flaky(reruns=2, only_rerun=RACE)
+
+
 @pytest.fixture
 def repository(tmp_path):
     return tmp_path / "models"
@@ -328,6 +333,31 @@ class TritonPythonModel(TritonPythonModel):
             raise InputError("it was asked before")
         return super()._read(request)
 """)
+
+
+def damaging(repository, version):
+    """A step that damages the memory it shares with the server, as Triton's own race does."""
+    with (repository / "live_nvt" / version / "model.py").open("a") as model:
+        model.write("""
+import re
+from pathlib import Path
+
+class TritonPythonModel(TritonPythonModel):
+    def initialize(self, args):
+        for region in set(re.findall("/dev/shm/.*", Path("/proc/self/maps").read_text())):
+            with open(region, "r+b") as memory:
+                memory.write(b"\\xff" * Path(region).stat().st_size)
+""")
+
+
+@pytest.mark.flaky(reruns=0)
+def test_a_server_that_a_publication_ends_is_told_from_a_wrong_version(repository):
+    export(repository, 1, 1)
+    with TritonServer(repository) as server:
+        export(repository, 2, 2)
+        sealed_again(damaging, "live_nvt")(repository, "2")
+        with pytest.raises(ServerError, match=f"{RACE}.*start it again"):
+            server.publish("live")
 
 
 @pytest.mark.parametrize("cached", [False, True])
