@@ -21,7 +21,6 @@ from serving.embedded.publication import LiveServer
 from workflow.files.durable import file_hash
 from workflow.files.sealed import sealed, unsealed
 
-
 RACE = "The server has ended by a race of Triton's own"
 # `publish` must not start the server again, as other loads do (decision 42).
 pytestmark = pytest.mark.flaky(reruns=2, only_rerun=RACE)
