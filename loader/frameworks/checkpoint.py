@@ -119,6 +119,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._rate_within_epoch: float | None = None
         self._metrics: dict[str, Any] = {}  # of the resumed epoch, before the interruption
         self._shapes: dict[str, Any] = {}  # of these, until they are compared
+        self._described: dict[str, Any] = {}  # the settings of the run
         self._since_saved = 0
         self._restored: dict[str, Any] | None = None
         self._last: bytes | None = self._published()  # the checkpoint that this run continues
@@ -302,6 +303,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             self._set_counts()  # which Keras' callbacks have set to zero
             self._counts = {}
         self._trail = self._loader.follow()
+        self._described = self._settings(self.model)
         if self.writes:  # now, rather than after an epoch
             with self._locked(), TemporaryFile(dir=self._folder):
                 pass
@@ -356,9 +358,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _expect_metrics(self) -> None:
         """Refuse other metrics, which would be those of the rest of the epoch alone."""
+        if not self._shapes:
+            return
         saved, self._shapes = self._shapes, {}
         found = {name: tuple(v.shape) for name, v in _metrics_of(self.model).items()}
-        if saved and saved != found:
+        if saved != found:
             raise LoaderError(
                 f"Expected the metrics of the checkpoint in {self._folder}, which was saved within an epoch and "
                 f"has counted {listed(sorted(saved))}. Received: {listed(sorted(found))}. Give it the earlier "
@@ -489,7 +493,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 }
                 for name, one in self._deciding().items()
             },
-            "settings": self._settings(self.model),
+            "settings": self._described,
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
             "loader": self._trail(self._batches),
             "fits": fits_of(self._loader.input_schema.columns),

@@ -185,7 +185,8 @@ def _listed(values: Sequence[Any]) -> Any:
         return _lists(values)
     if _are_floats(kinds):
         return pl.Series(values, dtype=pl.Float64)
-    _expect_one_sort(values)
+    if datetime in map(_kind, kinds):
+        _expect_one_sort(values)
     return values
 
 
@@ -198,8 +199,10 @@ def _lists(rows: Sequence[Any]) -> Any:
     types = {type_ for row in rows for type_ in _types(row)}
     if _are_floats(types):
         return pl.Series(rows, dtype=pl.List(pl.Float64))
+    if not {date, datetime} & set(map(_kind, types)):
+        return rows
     _expect_one_sort(e for row in rows if isinstance(row, list | tuple) for e in row)
-    return [_times(row) for row in rows] if {_kind(t) for t in types} & {date, datetime} else rows
+    return [_times(row) for row in rows]
 
 
 def _are_floats(types: set[type]) -> bool:
