@@ -30,7 +30,6 @@ from exporter.prove.served import prove_served
 from exporter.report.memory import expect_server_memory, folder_bytes, instance_memory
 from exporter.report.report import ExportReport
 from exporter.repository.manifest import (
-    WARM_UP,
     Manifest,
     file_hashes,
     generation_of,
@@ -57,7 +56,7 @@ from training.network.network import Network
 from workflow import Workflow, WorkflowError
 from workflow.data.object_stores import Objects, expect_whole, is_url
 from workflow.files.durable import file_hash
-from workflow.files.repository import CONFIG
+from workflow.files.repository import CONFIG, WARM_UP
 from workflow.progress.stage import at_work, showing
 
 # A search computes a float32 for each row of a request and each item: 1 GiB.

@@ -25,9 +25,6 @@ from workflow.files.sealed import sealed, unsealed
 from workflow.schema.alike import did_you_mean
 from workflow.wire.integrity import MANIFEST
 
-# Triton's folder for the requests of a config's warm-up.
-WARM_UP = "warmup"
-
 Hashes = dict[str, str]
 
 

@@ -23,10 +23,10 @@ from typing import Any
 from exporter.errors import ExportError
 from exporter.plan.config_pbtxt import config_text, parse_config, read_config
 from exporter.plan.model_spec import ModelSpec
-from exporter.repository.manifest import WARM_UP, config_of
+from exporter.repository.manifest import config_of
 from exporter.repository.staging import JOURNAL, leftovers, write_errors
 from workflow.files.durable import exclusive, remove_if_empty, sync, sync_tree
-from workflow.files.repository import CONFIG
+from workflow.files.repository import CONFIG, WARM_UP
 
 # Fields of a config that may change without affecting an older version.
 _NOT_OF_A_VERSION = (

@@ -11,7 +11,6 @@ from pathlib import Path
 from exporter.errors import ExportError
 from exporter.plan.model_spec import NO_BYTE_CODE
 from exporter.repository.manifest import (
-    WARM_UP,
     Hashes,
     Manifest,
     read_manifest,
@@ -20,7 +19,7 @@ from exporter.repository.manifest import (
 from exporter.repository.publish import expect_published, published_version
 from serving.embedded.golden import GOLDEN
 from workflow.files.durable import file_hash
-from workflow.files.repository import CONFIG
+from workflow.files.repository import CONFIG, WARM_UP
 from workflow.wire.integrity import MANIFEST
 
 

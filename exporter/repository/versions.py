@@ -10,7 +10,6 @@ from pathlib import Path
 from exporter.errors import ExportError
 from exporter.plan.model_name import expect_name
 from exporter.repository.manifest import (
-    WARM_UP,
     Manifest,
     config_of,
     read_manifest,
@@ -20,7 +19,7 @@ from exporter.repository.publish import changing, expect_published, published_ve
 from exporter.repository.staging import leftovers, staging
 from exporter.repository.verify import verify_version
 from workflow.files.durable import replacing, sync
-from workflow.files.repository import CONFIG, expect_repository
+from workflow.files.repository import CONFIG, WARM_UP, expect_repository
 
 
 def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:

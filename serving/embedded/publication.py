@@ -23,13 +23,13 @@ from google.protobuf import json_format, text_format
 from serving.connection.address import parse_address
 from serving.embedded.administration import NOT_FOUND, Administration
 from serving.embedded.golden import GOLDEN, GoldenAnswer, expect_golden, read_golden
-from serving.embedded.repository import WARM_UP, read_config, steps_in, steps_of
+from serving.embedded.repository import read_config, steps_in, steps_of
 from serving.errors import ServerError
 from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, file_hash
-from workflow.files.repository import CONFIG, expect_repository
+from workflow.files.repository import CONFIG, WARM_UP, expect_repository
 from workflow.files.sealed import unsealed
 from workflow.wire.integrity import MANIFEST, IntegrityError, expect_exported
 

@@ -12,9 +12,6 @@ from tritonclient.grpc import model_config_pb2
 from serving.errors import ServerError
 from workflow.files.repository import CONFIG, expect_repository
 
-# Triton's folder for the requests of a config's warm-up.
-WARM_UP = "warmup"
-
 
 def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str, ...]:
     """The models that a server should load.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 CONFIG = "config.pbtxt"
+# Triton's folder for the requests of a config's warm-up.
+WARM_UP = "warmup"
 
 
 def expect_repository(repository: Path, error: type[Exception]) -> None:
