@@ -78,5 +78,5 @@ def _rounds(constant: TensorProto | None, neutral: float, *, scales: bool) -> bo
         return False
     value = numpy_helper.to_array(constant).item()
     with np.errstate(over="ignore"):
-        rounded = np.float32(value)
+        rounded = float(np.float32(value))  # as a float32, NumPy 2 would round `value` to compare
     return bool(value != rounded and (scales or rounded == neutral))
