@@ -12,7 +12,7 @@ from typing import Any
 from workflow.errors import WorkflowError
 
 from .bucket import Bucket
-from .objects import Listing, ObjectPath, last_name
+from .objects import PARQUET, Listing, ObjectPath, last_name
 
 # Those of Polars and of obstore alike.
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
@@ -124,7 +124,7 @@ class Objects:
             return self._listed(bucket, folder, deep=True) if deep else near
         # Mostly a file; and of many in a list, all are listed together.
         parent = "/".join(parts[:-1])
-        if folder.endswith(".parquet"):
+        if folder.endswith(PARQUET):
             near = self._listed(bucket, parent, deep=False)
             if folder in near.objects:
                 return near

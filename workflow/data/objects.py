@@ -11,11 +11,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from workflow.errors import WorkflowError
+
 from .bucket import Bucket, State
 
 T = TypeVar("T")
 # Requests that wait for a store at the same time.
 CONNECTIONS = 32
+PARQUET = ".parquet"
 
 
 class Listing:
@@ -24,6 +27,12 @@ class Listing:
     Args:
         objects: their states.
         folders: the folders among them that were listed without their content.
+
+    Attributes:
+        children: keys directly below each folder.
+        folders: keys of folders.
+        objects: states of objects, but for the empty ones that stand for folders. A key of parquet
+            can be an object and a folder as well, which `ObjectPath.is_dir` refuses.
     """
 
     def __init__(self, objects: Mapping[str, State], folders: Iterable[str] = ()) -> None:
@@ -39,7 +48,11 @@ class Listing:
             key for key, (size, _) in objects.items() if not size and "." not in last_name(key)
         )
         self.folders = {*children, *folders, *marks}
-        self.objects = {key: state for key, state in objects.items() if key not in self.folders}
+        self.objects = {
+            key: state
+            for key, state in objects.items()
+            if key not in self.folders or (state[0] and key.endswith(PARQUET))
+        }
 
 
 class ObjectPath:
@@ -125,8 +138,18 @@ class ObjectPath:
         return self.key in self._listing.objects
 
     def is_dir(self) -> bool:
-        """Whether there are objects below it."""
-        return self.key in self._listing.folders
+        """Whether there are objects below it.
+
+        Raises:
+            WorkflowError: there is parquet of this very name too, as no file system has.
+        """
+        is_folder = self.key in self._listing.folders
+        if is_folder and self.is_file():
+            raise WorkflowError(
+                f"Expected an object or a folder. Received: {self}, which is an object, and a folder "
+                "with others. Move the object into the folder, or rename it."
+            )
+        return is_folder
 
     def exists(self) -> bool:
         """Whether it is an object or a folder."""

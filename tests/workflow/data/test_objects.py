@@ -57,6 +57,18 @@ def test_a_folder_whose_name_is_also_a_pattern_is_read(link, raw):
     assert_frame_equal(read(url, link.options), read(raw.rename(raw.parent / "clicks[1]")))
 
 
+@pytest.mark.parametrize("place", ["", "/*", "/a.parquet", "/**/*.parquet"])
+def test_parquet_with_the_name_of_a_folder_is_refused_and_not_left_out(link, place):
+    link.put("raw/a.parquet", pl.DataFrame({"user": [1]}))
+    link.put("raw/a.parquet/b.parquet", pl.DataFrame({"user": [2]}))
+    message = "Received: s3://.*/raw/a.parquet, which is an object, and a folder"
+    with pytest.raises(WorkflowError, match=message):
+        read(f"{link.url}/raw{place}", link.options)
+    # Empty objects stand for a folder, whatever it is called.
+    link.put("raw/a.parquet", b"")
+    assert read(f"{link.url}/raw{place}", link.options)["user"].to_list() == [2]
+
+
 def test_objects_in_a_list_are_listed_once_and_have_the_keys_of_their_folders(link, raw):
     url = link.put_folder(raw, "raw")
     names = ["day=2024-01-02/b c é.parquet", "day=2024-01-01/a.parquet"]
