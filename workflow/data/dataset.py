@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from workflow.errors import WorkflowError, listed
@@ -105,10 +106,22 @@ def published(folder: AnyPath) -> PublishedData | None:
     if unfinished:
         raise WorkflowError(
             f"Expected a complete data set in {folder}. Received: one that a transform is "
-            "still writing, or was writing when it was killed. Wait for it to end, or transform "
-            f"into the folder again, which removes the remains ({folder / UNFINISHED})."
+            f"still writing, or was writing when it was killed. Wait for it to end. {if_killed(folder)}."
         )
     return None
+
+
+def if_killed(folder: AnyPath) -> str:
+    """The remedy for a folder that a killed transform has left, as a sentence without its stop."""
+    if isinstance(folder, ObjectPath):
+        return (
+            f"If it was killed, remove the folder with {UNFINISHED}: aws s3 rm --recursive "
+            f"{quote(str(folder))}"
+        )
+    return (
+        "If it was killed, transform into the folder again, which removes the remains "
+        f"({folder / UNFINISHED})"
+    )
 
 
 def schema_beside(files: Sequence[DataFile]) -> Schema | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
-from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, parquet_below
+from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, if_killed, parquet_below
 from workflow.data.object_stores import Objects
+from workflow.data.objects import ObjectPath
 from workflow.errors import WorkflowError
 
 
@@ -44,19 +44,27 @@ def write_to_store(
             "folder, and copy it when it is complete: aws s3 sync FOLDER s3://BUCKET/FOLDER."
         )
     place = Objects(storage_options).path(url)
-    if any(parquet_below(place)):
-        raise WorkflowError(
-            f"{url} holds parquet files already. Remove them, or write to another folder."
-        )
     taken = WorkflowError(
         f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "
-        f"and not ended. Wait for it. If it was killed, remove the folder with {UNFINISHED}: "
-        f"aws s3 rm --recursive {quote(url)}."
+        f"and not ended. Wait for it. {if_killed(place)}."
     )
+    # First, since its files look like those of others.
+    if (place / UNFINISHED).exists() and not (place / SCHEMA_FILE).exists():
+        raise taken
+    _expect_no_parquet(place)
     reserved = place.bucket.reserved((place / f"{UNFINISHED}/lock").key, taken)
     with reserved as put, tempfile.TemporaryDirectory() as name:
+        # Again: another run may have ended between the listing and the mark.
+        _expect_no_parquet(Objects(storage_options).path(url))
         folder = Path(name) / "data"
         files = write(folder)
         for file in (*files, folder / SCHEMA_FILE):
             put((place / file.name).key, file)
         return [f"{url.rstrip('/')}/{file.name}" for file in files]
+
+
+def _expect_no_parquet(folder: ObjectPath) -> None:
+    if any(parquet_below(folder)):
+        raise WorkflowError(
+            f"{folder} holds parquet files already. Remove them, or write to another folder."
+        )

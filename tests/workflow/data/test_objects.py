@@ -359,6 +359,37 @@ def first(method, part):
     return of
 
 
+def test_a_run_that_began_before_another_one_ended_does_not_replace_its_files(link, raw, workflow):
+    """The other one ends between this one's look at the folder and its mark."""
+    made, rows = f"{link.url}/made", pl.DataFrame({"user": [1]})
+    began = []
+
+    def ended(text):
+        if not began and text.startswith("PUT"):
+            began.append(text)
+            link.put("made/part-00000.parquet", rows)
+
+    workflow.fit(raw)
+    link.fault = ended
+    with pytest.raises(WorkflowError, match="made holds parquet files already"):
+        workflow.transform_to_parquet(raw, made, storage_options=link.options)
+    assert began[0].endswith("/made/.writing/lock")
+    assert not link.exists("made/.writing/lock")
+    assert_frame_equal(read(made, link.options), rows)
+
+
+def test_the_files_of_a_run_that_has_not_ended_are_not_called_superfluous(link, raw, workflow):
+    """To remove them alone would break the run, or leave the mark of one that was killed."""
+    made = f"{link.url}/made"
+    link.put("made/.writing/lock", b"")
+    link.put("made/part-00000.parquet", pl.DataFrame({"user": [1]}))
+    remedy = f"Wait for it.*If it was killed, .*aws s3 rm --recursive {made}\\.$"
+    with pytest.raises(WorkflowError, match=remedy):
+        workflow.fit(raw).transform_to_parquet(raw, made, storage_options=link.options)
+    with pytest.raises(WorkflowError, match=remedy):
+        read(made, link.options)
+
+
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_mark_that_the_store_has_written_before_it_failed_is_ones_own(
     link, raw, workflow, retries
