@@ -129,9 +129,8 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     def _fit(self, source: Source, schema: Schema | None, engine: str, client: Any) -> None:
         inputs = read_schema(self.nodes, source, source.schema if schema is None else schema)
         own = source.select(inputs.names)
-        with own.errors("The data cannot be fitted to"):
-            if own.is_empty():
-                raise WorkflowError("There is no row to fit to.")
+        if own.is_empty():
+            raise WorkflowError("There is no row to fit to.")
         self._fit_columns(own, inputs, engine, client, partial(column_facts, own, inputs))
 
     def _fit_columns(

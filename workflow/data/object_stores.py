@@ -134,7 +134,8 @@ class Objects:
     def _listed(self, bucket: Bucket, folder: str, *, deep: bool) -> Listing:
         place = bucket.root, folder, deep
         if place not in self._listings:
-            self._listings[place] = Listing(*bucket.list(folder, deep=deep))
+            found = bucket.list(folder, deep=deep)
+            self._listings[place] = Listing(*found, (folder, deep))
         return self._listings[place]
 
 

@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 from workflow import Workflow, WorkflowError, inspect_dataset, ops
 from workflow.data.bucket import Bucket
 from workflow.data.sources import Source
+from workflow.fit import learn_operators
 
 pytestmark = pytest.mark.xdist_group("objects")
 
@@ -49,6 +50,8 @@ def read(data, options=None):
 def test_objects_are_found_and_read_like_files(link, raw, place):
     url = link.put_folder(raw, "raw")
     assert_frame_equal(read(url + place, link.options), read(f"{raw}{place}"))
+    link.requests.clear()
+    Source.of(url + place, storage_options=link.options)
     assert link.count("list-type") == (2 if place in ("/*", "/day=*-02") else 1)
 
 
@@ -82,6 +85,42 @@ def test_objects_in_a_list_are_listed_once_and_have_the_keys_of_their_folders(li
 def test_a_footer_is_one_request(link, raw):
     Source.of(link.put_folder(raw, "raw"), storage_options=link.options)
     assert link.count("a.parquet") == link.count("b%20c") == 1
+
+
+@pytest.mark.parametrize("held", [128_000_000, 1_000])
+def test_a_fit_reads_small_objects_once_for_all_operators(
+    link, workflow, tmp_path, monkeypatch, held
+):
+    monkeypatch.setattr(learn_operators, "BYTES_OF_SMALL_OBJECTS", held)  # in one pass, in many
+    for number in range(6):
+        rows = pl.DataFrame({"user": [number, 7, None], "price": [1.5, number, float("nan")]})
+        rows.write_parquet(tmp_path / f"{number}.parquet")
+        link.put(f"raw/{number}.parquet", rows)
+    link.requests.clear()
+    workflow.fit(f"{link.url}/raw", storage_options=link.options)
+    # The footers, the rows for the operators, and those for the number of NaN, which footers lack.
+    assert link.count("GET") == 3 * 6 + 2
+    assert link.count("HEAD") == 2 * 6  # Polars asks for the size before it reads rows
+    assert link.count("list-type") == 2  # at the beginning, and at the end for what has changed
+    facts = workflow.training_data
+    learnt = workflow.transform(tmp_path).collect()
+    assert_frame_equal(learnt, workflow.fit(tmp_path).transform(tmp_path).collect())
+    assert facts == workflow.training_data
+
+
+@pytest.mark.parametrize("now", ["replaced", "removed"])
+def test_of_many_objects_the_one_that_has_changed_is_named(link, raw, now):
+    url = link.put_folder(raw, "raw")
+    source = Source.of(url, storage_options=link.options)
+    link.requests.clear()
+    place = "day=2024-01-01/a.parquet"
+    link.remove(f"raw/{place}")
+    if now == "replaced":
+        link.put(f"raw/{place}", pl.read_parquet(raw / place).reverse())
+    reason = "another file" if now == "replaced" else "no such object"
+    with pytest.raises(WorkflowError, match=f"{url}/{place} as it was .*{reason}"):
+        source.files.expect_unchanged()
+    assert len(link.requests) == 2  # a list, and the one that differs from it
 
 
 def test_a_workflow_fits_and_transforms_objects_as_files(
