@@ -246,7 +246,7 @@ def listed_again(paths: Sequence[ObjectPath]) -> dict[ObjectPath, State]:
     together: dict[int, list[ObjectPath]] = defaultdict(list)
     for path in paths:
         together[id(path.listing)].append(path)
-    known = {}
+    known: dict[ObjectPath, State] = {}
     for own in together.values():
         bucket, listing = own[0].bucket, own[0].listing
         if listing.place is None or len(listing.objects) >= PAGE * (len(own) - 1):

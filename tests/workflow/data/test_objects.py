@@ -168,6 +168,24 @@ def test_a_request_that_fails_or_is_cut_is_sent_again(link, raw, workflow, fault
     )
 
 
+@pytest.mark.parametrize("place", ["", "/*"])
+def test_a_list_that_is_cut_is_asked_for_again(link, raw, place):
+    url = link.put_folder(raw, "raw")
+    lists = []
+
+    def first_two(text):
+        lists.extend([text] if "list-type" in text else [])
+        return "cut" if len(lists) < 3 else None
+
+    link.fault = first_two
+    assert_frame_equal(read(url + place, link.options), read(f"{raw}{place}"))
+    link.fault = lambda text: "cut" if "list-type" in text else None
+    link.requests.clear()
+    with pytest.raises(WorkflowError, match=r"ended in the middle.*max_retries in storage_options"):
+        read(url, {**link.options, "max_retries": 2})
+    assert link.count("list-type") == 3
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"), [("fail", "no answer, or none without"), ("cut", "ended in the middle")]
 )
