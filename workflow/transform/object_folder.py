@@ -35,8 +35,8 @@ def write_to_store(
         The URLs of the files, in the order of the rows.
 
     Raises:
-        WorkflowError: the folder contains parquet, another run writes to it, the store cannot be
-            written, or there is a client.
+        WorkflowError: the path is that of an object, the folder contains parquet, another run writes
+            to it, the store cannot be written, or there is a client.
     """
     if client is not None:
         raise WorkflowError(
@@ -51,6 +51,10 @@ def write_to_store(
     # First, since its files look like those of others.
     if (place / UNFINISHED).exists() and not (place / SCHEMA_FILE).exists():
         raise taken
+    if place.is_file():
+        raise WorkflowError(
+            f"Expected a folder. Received: {place}, which is an object. Write to a folder of another name."
+        )
     _expect_no_parquet(place)
     reserved = place.bucket.reserved((place / f"{UNFINISHED}/lock").key, taken)
     with reserved as put, tempfile.TemporaryDirectory() as name:

@@ -435,6 +435,13 @@ def test_a_run_that_began_before_another_one_ended_does_not_replace_its_files(li
     assert_frame_equal(read(made, link.options), rows)
 
 
+@pytest.mark.parametrize("name", ["made", "made.parquet"])
+def test_results_are_not_written_below_the_name_of_an_object(link, raw, workflow, name):
+    url = link.put(name, pl.DataFrame({"user": [1]}))
+    with pytest.raises(WorkflowError, match=f"Expected a folder. Received: {url}, which is an"):
+        workflow.fit(raw).transform_to_parquet(raw, url, storage_options=link.options)
+
+
 def test_the_files_of_a_run_that_has_not_ended_are_not_called_superfluous(link, raw, workflow):
     """To remove them alone would break the run, or leave the mark of one that was killed."""
     made = f"{link.url}/made"
