@@ -365,7 +365,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
                 return write_outputs(self, sink, source, engine, client)
 
         if is_url(folder):
-            return write_to_store(str(folder), storage_options, client, write)
+            return write_to_store(str(folder), storage_options, client, data, write)
         return write(folder)
 
     def fit_transform_to_parquet(
@@ -408,7 +408,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
                     return sink.write(transform_stream(frame, engine), self.output_schema)
 
         if is_url(folder):
-            return write_to_store(str(folder), storage_options, client, write)
+            return write_to_store(str(folder), storage_options, client, data, write)
         return write(folder)
 
     def get_subworkflow(self, name: str) -> Workflow:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, if_killed, parquet_below
-from workflow.data.object_stores import Objects
+from workflow.data.object_stores import Objects, is_url
 from workflow.data.objects import ObjectPath
 from workflow.errors import WorkflowError
+
+from .parquet_sink import inside_error
 
 
 def write_to_store(
     url: str,
     storage_options: Mapping[str, Any] | None,
     client: Any,
+    data: Any,
     write: Callable[[Path], Sequence[Path]],
 ) -> list[str]:
     """Write a data set into a temporary folder of this machine, and copy it to an object store.
@@ -29,20 +33,24 @@ def write_to_store(
         url: path of the folder.
         storage_options: how to connect to the store.
         client: client of a cluster; must be None.
+        data: the data that `write` reads.
         write: writes a data set into a folder that it makes, and returns its files.
 
     Returns:
         The URLs of the files, in the order of the rows.
 
     Raises:
-        WorkflowError: the path is that of an object, the folder contains parquet, another run writes
-            to it, the store cannot be written, or there is a client.
+        WorkflowError: the path is that of an object, the folder contains parquet or is inside of the
+            data, another run writes to it, the store cannot be written, or there is a client.
     """
     if client is not None:
         raise WorkflowError(
             f"Expected a folder that all workers share, for client=. Received: {url}. Write to a shared "
             "folder, and copy it when it is complete: aws s3 sync FOLDER s3://BUCKET/FOLDER."
         )
+    for path in data if isinstance(data, list | tuple) else [data]:
+        if is_url(path) and not has_magic(path) and url.startswith(f"{path.rstrip('/')}/"):
+            raise inside_error(path, url)
     place = Objects(storage_options).path(url)
     taken = WorkflowError(
         f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "

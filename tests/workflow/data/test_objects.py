@@ -435,6 +435,17 @@ def test_a_run_that_began_before_another_one_ended_does_not_replace_its_files(li
     assert_frame_equal(read(made, link.options), rows)
 
 
+def test_results_are_not_written_into_a_folder_of_the_data(link, raw, workflow):
+    url = link.put_folder(raw, "raw")
+    workflow.fit(raw)
+    for data in (url, f"{url}/", [str(raw), url]):
+        for write in (workflow.transform_to_parquet, workflow.fit_transform_to_parquet):
+            with pytest.raises(WorkflowError, match=f"outside of the data, .*Received: {url}/made"):
+                write(data, f"{url}/made", storage_options=link.options)
+    for data, folder in ((url, f"{url}-made"), (f"{url}/*/*.parquet", f"{url}/made")):
+        workflow.transform_to_parquet(data, folder, storage_options=link.options)
+
+
 @pytest.mark.parametrize("name", ["made", "made.parquet"])
 def test_results_are_not_written_below_the_name_of_an_object(link, raw, workflow, name):
     url = link.put(name, pl.DataFrame({"user": [1]}))
