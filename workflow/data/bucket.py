@@ -61,6 +61,10 @@ _REMEDIES = {
     "failed to parse": (
         "a value of storage_options or of the environment that is of another kind than its key takes"
     ),
+    "invalid path": (
+        "an object whose name has an empty part, as between two slashes, or one of dots alone. Rename "
+        "it, or read a folder without it"
+    ),
     "Configuration key": "an unknown key in storage_options. They are those of Polars",
 }
 

@@ -2,6 +2,8 @@
 
 import pickle
 import sys
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import polars as pl
@@ -166,6 +168,18 @@ def test_a_request_that_fails_or_is_cut_is_sent_again(link, raw, workflow, fault
         workflow.transform(url, storage_options=link.options).collect(),
         workflow.fit(raw).transform(raw).collect(),
     )
+
+
+def test_an_object_that_no_path_can_name_is_an_error_with_a_remedy(link, raw):
+    url = link.put_folder(raw, "raw")
+    server = link.options["aws_endpoint_url"].removeprefix("http://")
+    with closing(HTTPConnection(server)) as connection:
+        connection.request("PUT", f"{url.removeprefix('s3:/')}//a.parquet", b"")
+        connection.getresponse().read()
+    with pytest.raises(
+        WorkflowError, match=r"raw cannot be read: .*between two slashes.*Rename it"
+    ):
+        read(url, link.options)
 
 
 @pytest.mark.parametrize("place", ["", "/*"])
