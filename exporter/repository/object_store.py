@@ -61,7 +61,7 @@ class StoredRepository:
             )
 
     def _present(self, models: Sequence[str]) -> list[str]:
-        """Those of some models of which there are objects."""
+        """The models, of those given, that have objects in the store."""
         with _store_errors():
             return [m for m in models if self._bucket.list(self._key(m), deep=True)[0]]
 
