@@ -129,9 +129,8 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     def _fit(self, source: Source, schema: Schema | None, engine: str, client: Any) -> None:
         inputs = read_schema(self.nodes, source, source.schema if schema is None else schema)
         own = source.select(inputs.names)
-        with own.errors("The data cannot be fitted to"):
-            if own.is_empty():
-                raise WorkflowError("There is no row to fit to.")
+        if own.is_empty():
+            raise WorkflowError("There is no row to fit to.")
         self._fit_columns(own, inputs, engine, client, partial(column_facts, own, inputs))
 
     def _fit_columns(
@@ -366,7 +365,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
                 return write_outputs(self, sink, source, engine, client)
 
         if is_url(folder):
-            return write_to_store(str(folder), storage_options, client, write)
+            return write_to_store(str(folder), storage_options, client, data, write)
         return write(folder)
 
     def fit_transform_to_parquet(
@@ -409,7 +408,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
                     return sink.write(transform_stream(frame, engine), self.output_schema)
 
         if is_url(folder):
-            return write_to_store(str(folder), storage_options, client, write)
+            return write_to_store(str(folder), storage_options, client, data, write)
         return write(folder)
 
     def get_subworkflow(self, name: str) -> Workflow:

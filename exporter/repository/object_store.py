@@ -51,17 +51,22 @@ class StoredRepository:
         Raises:
             ExportError: there is one.
         """
-        for model in models:
-            with _store_errors():
-                found, _ = self._bucket.list(self._key(model), deep=True)
-            if found:
-                raise ExportError(
-                    f"Expected no model {model!r} in {self.url}, since a store replaces files one by one, "
-                    f"and a server would see a mixture. Received: {len(found)} objects, as "
-                    f"{self._bucket.root}/{min(found)}. Export to another folder, such as one for each "
-                    "version, and point the server there; or, if no server reads it, as after an export "
-                    f"that was killed, remove it: aws s3 rm --recursive {quote(f'{self.url}/{model}')}."
-                )
+        if found := self._present(models):
+            raise ExportError(
+                f"Expected no model {found[0]!r} in {self.url}, since a store replaces files one by one, "
+                f"and a server would see a mixture. Received: objects of {', '.join(found)}. Export to "
+                "another folder, such as one for each version, and point the server there; or, if no "
+                "server reads it, as after an export that was killed, remove it: "
+                f"{self._removal(found)}."
+            )
+
+    def _present(self, models: Sequence[str]) -> list[str]:
+        """The models, of those given, that have objects in the store."""
+        with _store_errors():
+            return [m for m in models if self._bucket.list(self._key(m), deep=True)[0]]
+
+    def _removal(self, models: Sequence[str]) -> str:
+        return "; ".join(f"aws s3 rm --recursive {quote(f'{self.url}/{m}')}" for m in models)
 
     def copy(self, repository: Path, models: Sequence[str]) -> None:
         """Copy the models of a repository that has no others.
@@ -74,10 +79,13 @@ class StoredRepository:
             ExportError: there are such models already, or the store cannot be written; nothing is left.
         """
         lock = self._key(f".{models[-1]}.export")
+        mark = f"aws s3 rm {quote(f'{self._bucket.root}/{lock}')}"
+        left = self._present(models)
         taken = ExportError(
             f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
-            "one that has begun and not ended. Wait for it. If it was killed, remove its mark: "
-            f"aws s3 rm {quote(f'{self._bucket.root}/{lock}')}."
+            "one that has begun and not ended. Wait for it. If it was killed, remove its mark"
+            f"{' and what it has written' if left else ''}: "
+            f"{'; '.join(filter(None, [mark, self._removal(left)]))}."
         )
         with _store_errors(), self._bucket.reserved(lock, taken) as put:
             self.expect_none(models)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from os import environ
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workflow.errors import WorkflowError
 from workflow.first_use import install_command
@@ -61,9 +61,14 @@ _REMEDIES = {
     "failed to parse": (
         "a value of storage_options or of the environment that is of another kind than its key takes"
     ),
+    "invalid path": (
+        "an object whose name has an empty part, as between two slashes, or one of dots alone. Rename "
+        "it, or read a folder without it"
+    ),
     "Configuration key": "an unknown key in storage_options. They are those of Polars",
 }
 
+T = TypeVar("T")
 # The size of an object in bytes, and its ETag, which differs for other content.
 State = tuple[int, str | None]
 
@@ -135,14 +140,30 @@ class Bucket:
         where = f"{self.root}/{folder}"
         try:
             with _store_errors(where):
-                if deep:
-                    objects, folders = _library().list(self.store, folder or None).collect(), ()
-                else:
-                    found = _library().list_with_delimiter(self.store, folder or None)
-                    objects, folders = found["objects"], found["common_prefixes"]
+                objects, folders = self._complete(lambda: self._list(folder or None, deep=deep))
         except OSError as error:
             raise WorkflowError(f"{where} cannot be read: {_NO_BUCKET}.") from error
         return {each["path"]: _state(each) for each in objects}, folders
+
+    def _list(self, folder: str | None, *, deep: bool) -> tuple[Any, Sequence[str]]:
+        if deep:
+            return _library().list(self.store, folder).collect(), ()
+        found = _library().list_with_delimiter(self.store, folder)
+        return found["objects"], found["common_prefixes"]
+
+    def _complete(self, ask: Callable[[], T]) -> T:
+        """The result of a request, sent again if the answer ends in the middle.
+
+        The library does so for the content of objects alone.
+        """
+        left = self._options.get("max_retries", _RETRIES)
+        while True:
+            try:
+                return ask()
+            except _library().exceptions.BaseError as error:
+                if not left or "body error" not in str(error):
+                    raise
+            left -= 1
 
     def state(self, key: str) -> State:
         """Size and ETag of an object; raises as `get` does."""

@@ -166,20 +166,21 @@ def read_footer(path: AnyPath) -> tuple[bytes, Checksums | None]:
 
 def _read_raw(path: AnyPath) -> bytes:
     if isinstance(path, ObjectPath):
-        raw = _read_end(path.last)
+        raw = _read_end(path.last, path.end)
         path.end = raw[len(MAGIC) :]  # of many files, the rest would take memory
         return raw
     with path.open("rb", buffering=0) as file:
         return _read_end(partial(_last_of, file))
 
 
-def _read_end(last: Callable[[int], bytes]) -> bytes:
+def _read_end(last: Callable[[int], bytes], tail: bytes = b"") -> bytes:
     """The footer of a file, after the magic number with which a parquet file begins.
 
     Args:
         last: reads that many bytes from the end of the file, or all if it has fewer.
+        tail: bytes from the end of the file, if some were read before.
     """
-    tail = last(TAIL)
+    tail = tail or last(TAIL)
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > len(tail):
         tail = last(length)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from workflow.errors import WorkflowError, listed
@@ -17,7 +18,7 @@ from workflow.schema.schema import Schema
 from workflow.schema.tags import fits_of, other_fits
 
 from .object_stores import Objects, expect_whole, is_url
-from .objects import AnyPath, ObjectPath, state_of
+from .objects import PARQUET, AnyPath, ObjectPath, state_of
 from .partition_keys import Key, keys_in
 
 # Written last: its presence makes the files that it names a data set.
@@ -25,7 +26,6 @@ SCHEMA_FILE = "_schema.json"
 # A folder that exists from the beginning of a run to its end.
 UNFINISHED = ".writing"
 FORMAT = 2
-_SUFFIX = ".parquet"
 # pandas and pyarrow ignore such names as well.
 _HIDDEN = (".", "_")
 
@@ -106,10 +106,22 @@ def published(folder: AnyPath) -> PublishedData | None:
     if unfinished:
         raise WorkflowError(
             f"Expected a complete data set in {folder}. Received: one that a transform is "
-            "still writing, or was writing when it was killed. Wait for it to end, or transform "
-            f"into the folder again, which removes the remains ({folder / UNFINISHED})."
+            f"still writing, or was writing when it was killed. Wait for it to end. {if_killed(folder)}."
         )
     return None
+
+
+def if_killed(folder: AnyPath) -> str:
+    """The remedy for a folder that a killed transform has left, as a sentence without its stop."""
+    if isinstance(folder, ObjectPath):
+        return (
+            f"If it was killed, remove the folder with {UNFINISHED}: aws s3 rm --recursive "
+            f"{quote(str(folder))}"
+        )
+    return (
+        "If it was killed, transform into the folder again, which removes the remains "
+        f"({folder / UNFINISHED})"
+    )
 
 
 def schema_beside(files: Sequence[DataFile]) -> Schema | None:
@@ -161,7 +173,7 @@ def _parsed(document: dict[str, Any], folder: AnyPath) -> PublishedData:
 
 
 def _file_of(folder: AnyPath, name: str, entry: Any) -> DataFile:
-    plain = Path(name).name == name and name.endswith(_SUFFIX) and not name.startswith(_HIDDEN)
+    plain = Path(name).name == name and name.endswith(PARQUET) and not name.startswith(_HIDDEN)
     if not plain or not isinstance(entry, dict) or entry.keys() != {"rows", "bytes"}:
         raise FormatError(f"{name!r:.200} is not a file of the data set with rows and bytes.")
     if any(type(number) is not int or number < 0 for number in entry.values()):
@@ -218,7 +230,7 @@ def parquet_below(folder: AnyPath) -> Iterator[AnyPath]:
     for path in _listed(folder):
         if path.is_dir():
             yield from parquet_below(path)
-        elif path.name.endswith(_SUFFIX):
+        elif path.name.endswith(PARQUET):
             yield path
 
 
@@ -240,7 +252,7 @@ def _of_folder(folder: AnyPath) -> Iterator[DataFile]:
     for path in below:
         if path.is_dir():
             yield from _of_folder(path)
-        elif path.name.endswith(_SUFFIX):
+        elif path.name.endswith(PARQUET):
             yield DataFile(path)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from workflow.errors import WorkflowError
 
 from .bucket import Bucket
-from .objects import Listing, ObjectPath, last_name
+from .objects import PARQUET, Listing, ObjectPath, last_name
 
 # Those of Polars and of obstore alike.
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
@@ -124,7 +124,7 @@ class Objects:
             return self._listed(bucket, folder, deep=True) if deep else near
         # Mostly a file; and of many in a list, all are listed together.
         parent = "/".join(parts[:-1])
-        if folder.endswith(".parquet"):
+        if folder.endswith(PARQUET):
             near = self._listed(bucket, parent, deep=False)
             if folder in near.objects:
                 return near
@@ -134,7 +134,8 @@ class Objects:
     def _listed(self, bucket: Bucket, folder: str, *, deep: bool) -> Listing:
         place = bucket.root, folder, deep
         if place not in self._listings:
-            self._listings[place] = Listing(*bucket.list(folder, deep=deep))
+            found = bucket.list(folder, deep=deep)
+            self._listings[place] = Listing(*found, (folder, deep))
         return self._listings[place]
 
 

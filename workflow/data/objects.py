@@ -11,11 +11,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from workflow.errors import WorkflowError
+
 from .bucket import Bucket, State
 
 T = TypeVar("T")
 # Requests that wait for a store at the same time.
 CONNECTIONS = 32
+# Objects in an answer to a request for a list, of all stores at least.
+PAGE = 1_000
+PARQUET = ".parquet"
 
 
 class Listing:
@@ -24,9 +29,23 @@ class Listing:
     Args:
         objects: their states.
         folders: the folders among them that were listed without their content.
+        place: the folder that was listed, and whether with the content of its folders, to list it
+            again; None for other objects.
+
+    Attributes:
+        children: keys directly below each folder.
+        folders: keys of folders.
+        objects: states of objects, but for the empty ones that stand for folders. A key of parquet
+            can be an object and a folder as well, which `ObjectPath.is_dir` refuses.
     """
 
-    def __init__(self, objects: Mapping[str, State], folders: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        objects: Mapping[str, State],
+        folders: Iterable[str] = (),
+        place: tuple[str, bool] | None = None,
+    ) -> None:
+        self.place = place
         children: dict[str, set[str]] = defaultdict(set)
         for key in (*objects, *folders):
             path = key
@@ -39,7 +58,11 @@ class Listing:
             key for key, (size, _) in objects.items() if not size and "." not in last_name(key)
         )
         self.folders = {*children, *folders, *marks}
-        self.objects = {key: state for key, state in objects.items() if key not in self.folders}
+        self.objects = {
+            key: state
+            for key, state in objects.items()
+            if key not in self.folders or (state[0] and key.endswith(PARQUET))
+        }
 
 
 class ObjectPath:
@@ -51,17 +74,19 @@ class ObjectPath:
         listing: the objects around it.
 
     Attributes:
+        bucket: the bucket.
+        listing: the objects around it.
         end: its last bytes, as far as they are kept.
     """
 
     def __init__(self, bucket: Bucket, key: PurePosixPath, listing: Listing) -> None:
         self.bucket = bucket
         self._path = key
-        self._listing = listing
+        self.listing = listing
         self.end = b""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known = self._listing.objects.get(self.key)
+        known = self.listing.objects.get(self.key)
         return ObjectPath, (
             self.bucket,
             self._path,
@@ -91,7 +116,7 @@ class ObjectPath:
         return self._at(self._path / name)
 
     def _at(self, key: PurePosixPath) -> ObjectPath:
-        return ObjectPath(self.bucket, key, self._listing)
+        return ObjectPath(self.bucket, key, self.listing)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -122,11 +147,21 @@ class ObjectPath:
 
     def is_file(self) -> bool:
         """Whether it is an object."""
-        return self.key in self._listing.objects
+        return self.key in self.listing.objects
 
     def is_dir(self) -> bool:
-        """Whether there are objects below it."""
-        return self.key in self._listing.folders
+        """Whether there are objects below it.
+
+        Raises:
+            WorkflowError: there is parquet of this very name too, as no file system has.
+        """
+        is_folder = self.key in self.listing.folders
+        if is_folder and self.is_file():
+            raise WorkflowError(
+                f"Expected an object or a folder. Received: {self}, which is an object, and a folder "
+                "with others. Move the object into the folder, or rename it."
+            )
+        return is_folder
 
     def exists(self) -> bool:
         """Whether it is an object or a folder."""
@@ -134,12 +169,12 @@ class ObjectPath:
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """The objects and folders directly below it."""
-        return (self._at(PurePosixPath(k)) for k in self._listing.children.get(self.key, ()))
+        return (self._at(PurePosixPath(k)) for k in self.listing.children.get(self.key, ()))
 
     def matches(self) -> Iterator[ObjectPath]:
         """The listed objects and folders that match the path as a pattern of `glob.glob`."""
         pattern = self._path.parts
-        for key in (*self._listing.objects, *self._listing.folders):
+        for key in (*self.listing.objects, *self.listing.folders):
             if key and _match(key.split("/"), pattern):
                 yield self._at(PurePosixPath(key))
 
@@ -151,7 +186,7 @@ class ObjectPath:
             FileNotFoundError: it was not among the objects.
         """
         try:
-            return self._listing.objects[self.key]
+            return self.listing.objects[self.key]
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "no such object") from None
 
@@ -200,6 +235,26 @@ def state_of(path: AnyPath) -> tuple[int, int | str | None]:
 def state_now(path: AnyPath) -> tuple[int, int | str | None]:
     """The same of an object as it is now; raises as `ObjectPath.read` does."""
     return path.state_now() if isinstance(path, ObjectPath) else state_of(path)
+
+
+def listed_again(paths: Sequence[ObjectPath]) -> dict[ObjectPath, State]:
+    """Sizes and ETags now, of the objects that are listed in fewer requests than one for each.
+
+    Raises:
+        WorkflowError: a store cannot be listed.
+    """
+    together: dict[int, list[ObjectPath]] = defaultdict(list)
+    for path in paths:
+        together[id(path.listing)].append(path)
+    known: dict[ObjectPath, State] = {}
+    for own in together.values():
+        bucket, listing = own[0].bucket, own[0].listing
+        if listing.place is None or len(listing.objects) >= PAGE * (len(own) - 1):
+            continue
+        folder, deep = listing.place
+        now, _ = bucket.list(folder, deep=deep)
+        known |= {path: now[path.key] for path in own if path.key in now}
+    return known
 
 
 def fetch_ends(paths: Iterable[AnyPath], count: int) -> None:

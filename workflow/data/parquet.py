@@ -27,6 +27,8 @@ from .partition_keys import Key, key_literal, key_type, names_for_polars
 
 # The most recent reads that may be running when one of them fails: at least one for each thread.
 RECENT = 16
+# Objects up to this size wait longer for an answer of their store than for their bytes.
+_SMALL = 1_000_000
 # Rows are decoded again to locate damage, but at most this many bytes of files.
 SEARCHED_BYTES = 2_000_000_000
 # Errors of queries that say nothing about the bytes in a file.
@@ -107,6 +109,16 @@ class ParquetTable:
     def rows(self) -> int:
         """The number of rows in all files."""
         return sum(file.rows for file in self.files)
+
+    @property
+    def are_small_objects(self) -> bool:
+        """Whether all files are in stores, and so small that requests are what costs."""
+        in_stores = all(isinstance(file.path, ObjectPath) for file in self.files)
+        return in_stores and sum(file.size for file in self.files) <= _SMALL * len(self.files)
+
+    def rows_of(self, size: int) -> int:
+        """The number of rows in that many bytes of the files, on average."""
+        return self.rows * size // max(1, sum(file.size for file in self.files))
 
     def _columns(self, file: ParquetFile) -> dict[str, pl.DataType]:
         """The columns of a file, followed by those from the names of its folders."""

@@ -23,7 +23,7 @@ from .frames import (
     type_error,
     zip_advice,
 )
-from .objects import AnyPath, ObjectPath, for_each, state_now, state_of
+from .objects import AnyPath, ObjectPath, for_each, listed_again, state_now, state_of
 from .partition_keys import Key
 
 # Schemas that are remembered; files of that many kinds may alternate.
@@ -189,9 +189,11 @@ def expect_unchanged(files: Sequence[ParquetFile]) -> None:
     for file in files:
         if not isinstance(file.path, ObjectPath):
             file.expect_unchanged()
-    for_each(
-        ParquetFile.expect_unchanged, [file for file in files if isinstance(file.path, ObjectPath)]
-    )
+    objects = {f.path: f for f in files if isinstance(f.path, ObjectPath)}
+    known = listed_again(list(objects))
+    # A list may be older than the object.
+    unsure = [f for path, f in objects.items() if known.get(path) != (f.size, f.changed)]
+    for_each(ParquetFile.expect_unchanged, unsure)
 
 
 # Polars' readers by the first bytes of a file.

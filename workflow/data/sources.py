@@ -134,9 +134,16 @@ class Source:
         return self
 
     def is_empty(self) -> bool:
-        """Whether there are no rows."""
+        """Whether there are no rows.
+
+        Raises:
+            WorkflowError: a query has to tell, and cannot read the data.
+        """
         rows = self.row_count()
-        return not (self.frame.select(pl.len()).collect().item() if rows is None else rows)
+        if rows is None:
+            with self.errors("The data cannot be read"):
+                rows = self.frame.select(pl.len()).collect().item()
+        return not rows
 
     def row_count(self) -> int | None:
         """The number of rows; None if only a query's evaluation could tell."""

@@ -19,6 +19,7 @@ from workflow.progress.stage import showing
 from workflow.schema.schema import Schema
 
 from .learn_operators import (
+    VALUES_OF_A_WIDE_PASS,
     WIDE,
     Learning,
     Tables,
@@ -34,8 +35,6 @@ ROWS_OF_A_PASS = 8_000_000
 # A GPU holds all columns of a pass in its memory: 5 GB at eight bytes a value.
 VALUES_OF_A_PASS_ON_GPU = 640_000_000
 ROWS_OF_A_PASS_ON_GPU = 64_000_000
-# The most values of wide data in memory: 512 MB at eight bytes a value.
-VALUES_OF_A_WIDE_PASS = 64_000_000
 
 Learn = Callable[[Learning], Tables]
 

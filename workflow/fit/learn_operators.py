@@ -29,6 +29,10 @@ Tables = dict[tuple[int, str], pl.DataFrame]
 FAN_IN = 8
 # Whole columns that are read at once.
 COLUMNS_AT_ONCE = 4
+# The most values of rows that are held in memory: 512 MB at eight bytes a value.
+VALUES_OF_A_WIDE_PASS = 64_000_000
+# The most bytes of small objects whose rows are held in memory.
+BYTES_OF_SMALL_OBJECTS = 128_000_000
 # With more columns than this, rows are held in memory while operators learn from them.
 WIDE = 200
 # An operator with more columns than this has them computed before it learns from such rows.
@@ -93,8 +97,15 @@ def learn_parts(learning: Learning, files: ParquetTable, rows: int, engine: str)
     """
     waiting: list[Tables] = []
     names = {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
+    # Of small objects, each further read would mostly wait for the store.
+    is_held = files.are_small_objects
+    if is_held:
+        few = VALUES_OF_A_WIDE_PASS // max(1, len(names)), files.rows_of(BYTES_OF_SMALL_OBJECTS)
+        rows = min(rows, *few)
     for part, count in zip(files.pieces(rows), files.rows_of_pieces(rows), strict=True):
         own = part.select(n for n in part.collect_schema() if n in names)
+        if is_held:
+            own = own.collect(engine="streaming").lazy()
         # Not bound to a name: a GPU holds the rows only while they are learnt from.
         waiting.append(
             learn_part(learning, held_on_gpu(own, engine), engine, held=True, row_count=count)

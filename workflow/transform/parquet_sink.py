@@ -82,11 +82,7 @@ class ParquetSink:
             if not isinstance(path, str | os.PathLike) or not Path(path).is_dir():
                 continue
             if self.folder.resolve().is_relative_to(Path(path).resolve()):
-                raise WorkflowError(
-                    f"Expected a folder outside of the data, which is {str(path)!r} with all folders "
-                    f"inside. Received: {self.folder}. Write beside it, or name the data by a "
-                    "pattern such as folder/*.parquet."
-                )
+                raise inside_error(path, self.folder)
 
     def write(self, frames: Iterable[pl.DataFrame], schema: Schema) -> list[Path]:
         """Write `part-00000.parquet` and so on, and `_schema.json`.
@@ -248,3 +244,12 @@ def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
             yield whole[:rows]
             waiting, count = [whole[rows:]], count - rows
     yield pl.concat(waiting)
+
+
+def inside_error(data: Any, folder: Any) -> WorkflowError:
+    """The error for results that would later be read with their data."""
+    return WorkflowError(
+        f"Expected a folder outside of the data, which is {str(data)!r} with all folders "
+        f"inside. Received: {folder}. Write beside it, or name the data by a "
+        "pattern such as folder/*.parquet."
+    )

@@ -113,7 +113,7 @@ def test_a_model_of_the_name_is_refused_before_the_network_is_written(to_store, 
     to_store()
     link.requests.clear()
     with pytest.raises(
-        ExportError, match=r"no model 'movies' in s3://.*Received: \d+ objects"
+        ExportError, match=r"no model 'movies' in s3://.*Received: objects of movies"
     ) as e:
         to_store(version=2)
     assert f"aws s3 rm --recursive {link.url}/models/movies." in str(e.value)
@@ -128,6 +128,23 @@ def test_a_step_that_is_left_is_refused_and_stays(to_store, link, tmp_path):
         to_store()
     left = link.get_folder("models", tmp_path / "left")
     assert [f.name for f in left.rglob("*") if f.is_file()] == ["saved_model.pb"]
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_all_that_a_killed_export_has_left_is_named_at_once(export, link, marked):
+    report = export()
+    models = [spec.name for spec in report.plan.models]
+    for model in models[:-1]:
+        link.put(f"models/{model}/config.pbtxt", b"left")
+    if marked:
+        link.put(f"models/.{models[-1]}.export", b"another")
+    with pytest.raises(ExportError) as error:
+        StoredRepository(f"{link.url}/models", link.options).copy(report.repository, models)
+    commands = str(error.value).partition("remove it")[2].rstrip(".").split("aws s3 rm ")[1:]
+    for command in commands:
+        key = command.rstrip("; ").removeprefix("--recursive ").removeprefix(f"{link.url}/")
+        link.remove(f"{key}/config.pbtxt" if "recursive" in command else key)
+    StoredRepository(f"{link.url}/models", link.options).copy(report.repository, models)
 
 
 def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tmp_path):

@@ -2,6 +2,8 @@
 
 import pickle
 import sys
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +14,7 @@ from polars.testing import assert_frame_equal
 from workflow import Workflow, WorkflowError, inspect_dataset, ops
 from workflow.data.bucket import Bucket
 from workflow.data.sources import Source
+from workflow.fit import learn_operators
 
 pytestmark = pytest.mark.xdist_group("objects")
 
@@ -49,12 +52,26 @@ def read(data, options=None):
 def test_objects_are_found_and_read_like_files(link, raw, place):
     url = link.put_folder(raw, "raw")
     assert_frame_equal(read(url + place, link.options), read(f"{raw}{place}"))
+    link.requests.clear()
+    Source.of(url + place, storage_options=link.options)
     assert link.count("list-type") == (2 if place in ("/*", "/day=*-02") else 1)
 
 
 def test_a_folder_whose_name_is_also_a_pattern_is_read(link, raw):
     url = link.put_folder(raw, "clicks[1]")
     assert_frame_equal(read(url, link.options), read(raw.rename(raw.parent / "clicks[1]")))
+
+
+@pytest.mark.parametrize("place", ["", "/*", "/a.parquet", "/**/*.parquet"])
+def test_parquet_with_the_name_of_a_folder_is_refused_and_not_left_out(link, place):
+    link.put("raw/a.parquet", pl.DataFrame({"user": [1]}))
+    link.put("raw/a.parquet/b.parquet", pl.DataFrame({"user": [2]}))
+    message = "Received: s3://.*/raw/a.parquet, which is an object, and a folder"
+    with pytest.raises(WorkflowError, match=message):
+        read(f"{link.url}/raw{place}", link.options)
+    # Empty objects stand for a folder, whatever it is called.
+    link.put("raw/a.parquet", b"")
+    assert read(f"{link.url}/raw{place}", link.options)["user"].to_list() == [2]
 
 
 def test_objects_in_a_list_are_listed_once_and_have_the_keys_of_their_folders(link, raw):
@@ -70,6 +87,42 @@ def test_objects_in_a_list_are_listed_once_and_have_the_keys_of_their_folders(li
 def test_a_footer_is_one_request(link, raw):
     Source.of(link.put_folder(raw, "raw"), storage_options=link.options)
     assert link.count("a.parquet") == link.count("b%20c") == 1
+
+
+@pytest.mark.parametrize("held", [128_000_000, 1_000])
+def test_a_fit_reads_small_objects_once_for_all_operators(
+    link, workflow, tmp_path, monkeypatch, held
+):
+    monkeypatch.setattr(learn_operators, "BYTES_OF_SMALL_OBJECTS", held)  # in one pass, in many
+    for number in range(6):
+        rows = pl.DataFrame({"user": [number, 7, None], "price": [1.5, number, float("nan")]})
+        rows.write_parquet(tmp_path / f"{number}.parquet")
+        link.put(f"raw/{number}.parquet", rows)
+    link.requests.clear()
+    workflow.fit(f"{link.url}/raw", storage_options=link.options)
+    # The footers, the rows for the operators, and those for the number of NaN, which footers lack.
+    assert link.count("GET") == 3 * 6 + 2
+    assert link.count("HEAD") == 2 * 6  # Polars asks for the size before it reads rows
+    assert link.count("list-type") == 2  # at the beginning, and at the end for what has changed
+    facts = workflow.training_data
+    learnt = workflow.transform(tmp_path).collect()
+    assert_frame_equal(learnt, workflow.fit(tmp_path).transform(tmp_path).collect())
+    assert facts == workflow.training_data
+
+
+@pytest.mark.parametrize("now", ["replaced", "removed"])
+def test_of_many_objects_the_one_that_has_changed_is_named(link, raw, now):
+    url = link.put_folder(raw, "raw")
+    source = Source.of(url, storage_options=link.options)
+    link.requests.clear()
+    place = "day=2024-01-01/a.parquet"
+    link.remove(f"raw/{place}")
+    if now == "replaced":
+        link.put(f"raw/{place}", pl.read_parquet(raw / place).reverse())
+    reason = "another file" if now == "replaced" else "no such object"
+    with pytest.raises(WorkflowError, match=f"{url}/{place} as it was .*{reason}"):
+        source.files.expect_unchanged()
+    assert len(link.requests) == 2  # a list, and the one that differs from it
 
 
 def test_a_workflow_fits_and_transforms_objects_as_files(
@@ -115,6 +168,36 @@ def test_a_request_that_fails_or_is_cut_is_sent_again(link, raw, workflow, fault
         workflow.transform(url, storage_options=link.options).collect(),
         workflow.fit(raw).transform(raw).collect(),
     )
+
+
+def test_an_object_that_no_path_can_name_is_an_error_with_a_remedy(link, raw):
+    url = link.put_folder(raw, "raw")
+    server = link.options["aws_endpoint_url"].removeprefix("http://")
+    with closing(HTTPConnection(server)) as connection:
+        connection.request("PUT", f"{url.removeprefix('s3:/')}//a.parquet", b"")
+        connection.getresponse().read()
+    with pytest.raises(
+        WorkflowError, match=r"raw cannot be read: .*between two slashes.*Rename it"
+    ):
+        read(url, link.options)
+
+
+@pytest.mark.parametrize("place", ["", "/*"])
+def test_a_list_that_is_cut_is_asked_for_again(link, raw, place):
+    url = link.put_folder(raw, "raw")
+    lists = []
+
+    def first_two(text):
+        lists.extend([text] if "list-type" in text else [])
+        return "cut" if len(lists) < 3 else None
+
+    link.fault = first_two
+    assert_frame_equal(read(url + place, link.options), read(f"{raw}{place}"))
+    link.fault = lambda text: "cut" if "list-type" in text else None
+    link.requests.clear()
+    with pytest.raises(WorkflowError, match=r"ended in the middle.*max_retries in storage_options"):
+        read(url, {**link.options, "max_retries": 2})
+    assert link.count("list-type") == 3
 
 
 @pytest.mark.parametrize(
@@ -345,6 +428,55 @@ def first(method, part):
         return None
 
     return of
+
+
+def test_a_run_that_began_before_another_one_ended_does_not_replace_its_files(link, raw, workflow):
+    """The other one ends between this one's look at the folder and its mark."""
+    made, rows = f"{link.url}/made", pl.DataFrame({"user": [1]})
+    began = []
+
+    def ended(text):
+        if not began and text.startswith("PUT"):
+            began.append(text)
+            link.put("made/part-00000.parquet", rows)
+
+    workflow.fit(raw)
+    link.fault = ended
+    with pytest.raises(WorkflowError, match="made holds parquet files already"):
+        workflow.transform_to_parquet(raw, made, storage_options=link.options)
+    assert began[0].endswith("/made/.writing/lock")
+    assert not link.exists("made/.writing/lock")
+    assert_frame_equal(read(made, link.options), rows)
+
+
+def test_results_are_not_written_into_a_folder_of_the_data(link, raw, workflow):
+    url = link.put_folder(raw, "raw")
+    workflow.fit(raw)
+    for data in (url, f"{url}/", [str(raw), url]):
+        for write in (workflow.transform_to_parquet, workflow.fit_transform_to_parquet):
+            with pytest.raises(WorkflowError, match=f"outside of the data, .*Received: {url}/made"):
+                write(data, f"{url}/made", storage_options=link.options)
+    for data, folder in ((url, f"{url}-made"), (f"{url}/*/*.parquet", f"{url}/made")):
+        workflow.transform_to_parquet(data, folder, storage_options=link.options)
+
+
+@pytest.mark.parametrize("name", ["made", "made.parquet"])
+def test_results_are_not_written_below_the_name_of_an_object(link, raw, workflow, name):
+    url = link.put(name, pl.DataFrame({"user": [1]}))
+    with pytest.raises(WorkflowError, match=f"Expected a folder. Received: {url}, which is an"):
+        workflow.fit(raw).transform_to_parquet(raw, url, storage_options=link.options)
+
+
+def test_the_files_of_a_run_that_has_not_ended_are_not_called_superfluous(link, raw, workflow):
+    """To remove them alone would break the run, or leave the mark of one that was killed."""
+    made = f"{link.url}/made"
+    link.put("made/.writing/lock", b"")
+    link.put("made/part-00000.parquet", pl.DataFrame({"user": [1]}))
+    remedy = f"Wait for it.*If it was killed, .*aws s3 rm --recursive {made}\\.$"
+    with pytest.raises(WorkflowError, match=remedy):
+        workflow.fit(raw).transform_to_parquet(raw, made, storage_options=link.options)
+    with pytest.raises(WorkflowError, match=remedy):
+        read(made, link.options)
 
 
 @pytest.mark.parametrize("retries", [0, 1])
