@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 PARTIAL = ".partial"
 # Errors of file systems without such locks; NFS locks files, but not folders.
@@ -31,6 +32,16 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in missing:
         sync(path.parent)
+
+
+def expect_room(folder: Path, size: int) -> None:
+    """Check that a file of some bytes can be written in a folder, for a writer that does not survive an error.
+
+    Raises:
+        OSError: it cannot, such as on a full disk.
+    """
+    with TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 @contextmanager
