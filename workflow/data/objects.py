@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,8 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
+
+from workflow.errors import WorkflowError
 
 from .bucket import Bucket, State
 
@@ -190,9 +193,16 @@ def state_of(path: AnyPath) -> tuple[int, int | str | None]:
 
     Raises:
         OSError: there is no such file.
+        WorkflowError: its name is not UTF-8, as which Polars reads it.
     """
     if isinstance(path, ObjectPath):
         return path.state
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise WorkflowError(
+            f"Expected a path in UTF-8. Received: {os.fsencode(path)!r}. Rename the file or its folder."
+        ) from error
     state = path.stat()
     return state.st_size, state.st_mtime_ns
 
