@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 
@@ -16,6 +17,10 @@ class WorkflowError(ValueError):
 
 class WorkflowFormatError(WorkflowError):
     """A saved workflow is damaged, or has content that no workflow can have."""
+
+
+# Of a disk that is full, exceeds a quota or a limit of a file's size, or cannot be written.
+OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def cannot_write(what: object, reason: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import json
 import os
@@ -16,11 +15,9 @@ import typer
 
 from exporter.command_line.groups import grouped, parameters_of
 from exporter.command_line.lines import folded
-from workflow.errors import cannot_write, in_a_line
+from workflow.errors import OF_DISKS, cannot_write, in_a_line
 from workflow.first_use import what_is_missing
 
-# A disk that is full, exceeds a quota or a limit of a file's size, or cannot be written.
-_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 PACKAGES = ("workflow", "loader", "training", "exporter", "serving")
 
 
@@ -105,7 +102,7 @@ def _line(error: Exception) -> str:
     """Text of an error: ours in full, any other one in a line with its type."""
     if isinstance(error, ModuleNotFoundError) and (reason := what_is_missing(error)):
         return reason
-    if isinstance(error, OSError) and error.errno in _OF_DISKS:
+    if isinstance(error, OSError) and error.errno in OF_DISKS:
         place = error.filename or "the command's files and its output"
         return cannot_write(place, error.strerror)
     text = str(error).strip()

@@ -22,12 +22,23 @@ def expect_place(path: Path | None) -> None:
 
     Raises:
         CommandError: its folder does not exist or is in an object store, or it is a folder itself.
+        WorkflowError: it cannot be written, such as on a read-only disk.
     """
-    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+    if path is None:
+        return
+    if path.is_dir() or not path.absolute().parent.is_dir():
         from workflow.data.object_stores import expect_local  # noqa: PLC0415 - help is shown at once
 
         expect_local(path, CommandError)
         raise CommandError(f"Expected a file in a folder that exists. Received: {str(path)!r}.")
+    from workflow.files.durable import expect_room  # noqa: PLC0415 - so that help is shown at once
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415
+
+    with write_errors(path):
+        if path.is_file():
+            path.open("ab").close()
+        elif not path.exists():
+            expect_room(path.absolute().parent, 1)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline, relay
 from exporter.plan.plan import Writer
+from training.errors import unwritable
 from training.network.network import TensorFlowNetwork
 from training.network.saved_network import SIGNATURE
 from training.saved_model import write_saved_model
@@ -140,8 +141,4 @@ def _write(folder: Path, save: Callable[[Path], Any]) -> None:
     try:
         save(folder / FOLDER)
     except tf.errors.OpError as error:
-        # TensorFlow writes the files itself, and its messages begin with names in the graph.
-        reason = error.message.rpartition("}} ")[2]
-        raise ExportError(
-            f"Expected to be able to write to {folder}. Received: {reason}."
-        ) from error
+        raise ExportError(str(unwritable(folder, error))) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -10,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Literal
 
 import keras
@@ -24,7 +24,7 @@ from loader.tensorflow.workers import replicas_of_worker
 from workflow.data.object_stores import expect_local
 from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
-from workflow.files.durable import PARTIAL, exclusive, file_hash, replace_file, sync
+from workflow.files.durable import PARTIAL, exclusive, expect_room, file_hash, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.schema import Tags
@@ -41,6 +41,8 @@ _DECIDING = (
     keras.callbacks.ReduceLROnPlateau,
 )
 _COUNTS = ("best_epoch", "wait", "cooldown_counter")
+# Bytes that HDF5 adds to a file and to each variable, at most.
+_HDF5, _HDF5_VARIABLE = 65_536, 4_096
 # A truth of its own, to tell the end of an epoch from the end that another callback asks for.
 _END_OF_EPOCH = "the data of the epoch is used up"
 
@@ -305,8 +307,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._trail = self._loader.follow()
         self._described = self._settings(self.model)
         if self.writes:  # now, rather than after an epoch
-            with self._locked(), TemporaryFile(dir=self._folder):
-                pass
+            with self._locked():
+                self._expect_room()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Count batches from here."""
@@ -437,7 +439,16 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 "of its own; or let one end, and run it again to resume."
             )
 
+    def _expect_room(self) -> None:
+        """Check the room for the weights: HDF5, after an error of writing, ends the process with a crash."""
+        optimizer = _optimizer_of(self.model)
+        saved = [*self.model.variables, *(optimizer.variables if optimizer else ())]
+        saved += self.model.metrics_variables
+        sizes = [math.prod(one.shape) * np.dtype(one.dtype).itemsize for one in saved]
+        expect_room(self._folder, sum(sizes) + _HDF5 + _HDF5_VARIABLE * len(saved))
+
     def _replace(self, weights: Path) -> None:
+        self._expect_room()
         self.model.save_weights(weights)
         sync(weights)
         saved = {"weights": weights.name, "sum_of_weights": file_hash(weights)}

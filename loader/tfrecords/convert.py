@@ -166,7 +166,11 @@ class _Shard:
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder)
         frames = cut(self._frames(parser), sink.rows_per_file)
-        paths = sink.write_frames(frames, folder)
+        try:
+            paths = sink.write_frames(frames, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)  # no other call can use a part
+            raise
         for path in paths:
             sync(path)
         sync(folder)

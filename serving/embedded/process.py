@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,7 @@ from serving.embedded.flags import ServerFlags, server_flags
 from serving.embedded.installation import Installation, cache_directory, prepare
 from serving.embedded.supervisor import Job
 from serving.errors import LOST_PROCESS, ServerError
+from workflow.errors import cannot_write
 
 HOST = "127.0.0.1"
 STOP_TIMEOUT = 15.0
@@ -73,7 +75,7 @@ class ServerProcess:
         caches = cache_directory(installation) if cache_bytes else None
         http_port, grpc_port, metrics_port = map(_port, ports)
         identity = f"tritonserver-{secrets.token_hex(6)}-"
-        work = Path(tempfile.mkdtemp(prefix="tritonserver-", dir=_plain_folder()))
+        work = _make_folder(_plain_folder())
         self.log_path = log_file or work / "server.log"
         self._own_log = log_file is None and replaced is None
         self._log_begin = len(self._log_bytes()) if replaced else 0
@@ -95,11 +97,13 @@ class ServerProcess:
             load_threads=load_threads or _load_threads(),
         )
         try:
-            backends.mkdir(parents=True)
-            link.symlink_to(repository)
+            with _write_errors(work):
+                backends.mkdir(parents=True)
+                link.symlink_to(repository)
+                environment = prepare(installation, python, backends)
             job = Job(
                 command=[str(installation.binary), *server_flags(self.flags)],
-                environment=prepare(installation, python, backends),
+                environment=environment,
                 directory=str(work),
                 remove=str(parts if log_file is None else work),
                 shm_prefix=identity,
@@ -265,6 +269,24 @@ def _plain_folder() -> Path:
         "Expected a folder for temporary files in a path of ASCII letters, digits and ._-+=@%:, that "
         f"can be written to. Received: {str(usual)!r}. Set TMPDIR to one."
     )
+
+
+def _make_folder(parent: Path) -> Path:
+    with _write_errors(parent):
+        return Path(tempfile.mkdtemp(prefix="tritonserver-", dir=parent))
+
+
+@contextlib.contextmanager
+def _write_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of writing temporary files into one that says where others can be."""
+    try:
+        yield
+    except (OSError, shutil.Error) as error:
+        # One of a copied folder has the errors of all of its files.
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise ServerError(
+            f"{cannot_write(f'temporary files to {folder}', reason)} Or set TMPDIR to another folder."
+        ) from error
 
 
 def _answers(port: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -225,9 +226,16 @@ def state_of(path: AnyPath) -> tuple[int, int | str | None]:
 
     Raises:
         OSError: there is no such file.
+        WorkflowError: its name is not UTF-8, as which Polars reads it.
     """
     if isinstance(path, ObjectPath):
         return path.state
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise WorkflowError(
+            f"Expected a path in UTF-8. Received: {os.fsencode(path)!r}. Rename the file or its folder."
+        ) from error
     state = path.stat()
     return state.st_size, state.st_mtime_ns
 

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 PARTIAL = ".partial"
 # Errors of file systems without such locks; NFS locks files, but not folders.
@@ -31,6 +32,16 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in missing:
         sync(path.parent)
+
+
+def expect_room(folder: Path, size: int) -> None:
+    """Check that a file of some bytes can be written in a folder, for a writer that does not survive an error.
+
+    Raises:
+        OSError: it cannot, such as on a full disk.
+    """
+    with TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 @contextmanager
@@ -57,16 +68,30 @@ def sync_tree(folder: Path) -> None:
     sync(folder)
 
 
+# Of /dev/stdout, /dev/fd/3 and the like, which may lead to a file.
+_STREAMS = {Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd")}
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a device, a pipe or an open file, in whose place a rename would put a file."""
+    is_other = path.exists() and not path.is_file() and not path.is_dir()
+    return is_other or path.absolute().parent in _STREAMS
+
+
 @contextmanager
 def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """A path to write a file to, which one rename puts into place when the block ends.
 
     If the process is killed, the path holds the old or the new content; after an error the old one.
+    Devices and pipes, such as /dev/stdout, are written themselves.
 
     Args:
         path: path of the file to replace, or to make.
         suffix: suffix of the temporary name, for a writer that depends on it.
     """
+    if _is_stream(path):
+        yield path
+        return
     partial = path.with_name(partial_of(path).name + suffix)
     try:
         yield partial

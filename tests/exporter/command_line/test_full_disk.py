@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -41,6 +42,22 @@ def test_the_place_and_the_remedy_are_said(command, place, full_disk):
     assert place in line
     assert "File too large" in line
     assert line.endswith(ADVICE)
+
+
+@pytest.mark.usefixtures("rows")
+def test_the_network_has_a_place_before_it_is_trained(full_disk):
+    """It was lost after hours of training."""
+    code = "from workflow import Workflow\nworkflow = Workflow(['a', 'b'])\n"
+    Path("flow.py").write_text(code)
+    pl.DataFrame({"a": [0.0, 1.0] * 5, "b": [0, 1] * 5}).write_parquet("rows.parquet")
+    fitted = ensemble("fit", "flow.py", "rows.parquet", "--transform-to", "train")
+    assert fitted.exit_code == 0, fitted.output
+    with full_disk(0):
+        result = ensemble("train", "train", "--label", "b", "--output", "net.keras")
+    assert result.exit_code == 1
+    assert "able to write net.keras. Received: [Errno 27] File too large" in result.stderr
+    assert result.stderr.strip().endswith(ADVICE)
+    assert "samples/s" not in result.output
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -278,6 +278,36 @@ def test_a_save_that_fails_leaves_the_checkpoint_before(make_prices, damaged, mo
     assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
 
 
+@pytest.mark.parametrize("room", [1_000, 20_000, 50_000])
+def test_a_disk_that_is_full_ends_in_the_error_alone(tmp_path, room):
+    """HDF5 does not survive that a file cannot be written: the process crashed at its end."""
+    program = textwrap.dedent(f"""
+        import resource
+        import keras
+        import numpy as np
+        from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, resource.RLIM_INFINITY))
+        x = keras.Input((1,), name="x")
+        hidden = keras.layers.Dense(100)(keras.layers.Dense(100)(x))
+        model = keras.Model({{"x": x}}, keras.layers.Dense(1)(hidden))
+        model.compile("adam", "mse")
+        rows = {{"x": np.zeros(10, "float32"), "y": np.ones(10, "float32")}}
+        loader = KerasSequenceLoader(rows, 5, ["y"], cont_names=["x"])
+        try:
+            model.fit(loader, verbose=0, callbacks=[LoaderCheckpoint(loader, "checkpoint")])
+        except LoaderError as error:
+            print(error)
+    """)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "write a checkpoint to checkpoint. Received: [Errno 27] File too large" in done.stdout
+    assert "free some space" in done.stdout
+    assert "h5py" not in done.stderr
+    assert list(tmp_path.rglob("*.h5")) == []
+
+
 def test_of_two_runs_with_one_folder_the_second_ends_and_the_checkpoint_is_whole(
     make_prices, tmp_path
 ):

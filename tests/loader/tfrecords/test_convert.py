@@ -393,6 +393,17 @@ convert_tfrecords_to_parquet(sys.argv[1] + "/*", sys.argv[2])
 """
 
 
+def test_a_full_disk_keeps_nothing_that_no_later_call_can_use(tmp_path, target, full_disk):
+    """The part of a file stayed, on the disk that was full."""
+    values = np.random.default_rng(0).integers(2**60, size=5_000)
+    path = write(tmp_path / "a.tfrecord", [example(user=int(value)) for value in values])
+    with full_disk(10_000), pytest.raises(LoaderError, match=r"able to write.*too large.*Check"):
+        convert_tfrecords_to_parquet(path, target)
+    assert not target.exists()
+    (part,) = convert_tfrecords_to_parquet(path, target)
+    assert pl.read_parquet(part)["user"].to_list() == values.tolist()
+
+
 def test_a_killed_call_goes_on(shards, target):
     """Two of three files were converted, and nothing was to be seen; then one of them changed."""
     died = subprocess.run([sys.executable, "-c", KILLED, shards, target], timeout=100, check=False)

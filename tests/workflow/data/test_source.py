@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -360,3 +361,18 @@ def test_an_operators_own_error_passes_as_it_is(prices, between):
     between.append(wrong)
     with pytest.raises(TypeError, match="operator's author"):
         phases().fit(prices)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_name_that_is_not_utf8_is_an_error_that_says_so(suffix, tmp_path):
+    """As of an old Windows archive; it was "Object does not have a .read() method"."""
+    path = tmp_path / os.fsdecode(b"caf\xe9." + suffix.encode())
+    rows = pl.DataFrame({"user": [1, 2]})
+    path.write_bytes(rows.write_csv().encode())
+    if suffix == "parquet":
+        with path.open("wb") as file:
+            rows.write_parquet(file)
+    workflow = Workflow(["user"] >> ops.Categorify())
+    for data in [path, tmp_path] if suffix == "parquet" else [path]:
+        with pytest.raises(WorkflowError, match=r"path in UTF-8.*caf\\xe9.*Rename the file"):
+            workflow.fit(data)
