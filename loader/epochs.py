@@ -71,6 +71,7 @@ class Epochs:
         settings: batch size, order and share.
         skipped: reports, at the end of each epoch, data that could not be read.
         wait: how to wait for the source.
+        digest: returns a text in which other data differ.
 
     Raises:
         LoaderError: the data does not fill one batch.
@@ -83,8 +84,10 @@ class Epochs:
         settings: Settings,
         skipped: Skipped | None = None,
         wait: Wait = wait_without_limit,
+        digest: Callable[[], str] = str,
     ) -> None:
         self._pieces = pieces
+        self.digest = digest
         self._wait = wait
         self.skipped = skipped
         self._source = source
@@ -134,9 +137,14 @@ class Epochs:
     def first(self) -> Stream:
         """A stream that reads the next epoch without using it up."""
         expect_process(self._made_in)
-        with self._lock:
-            self._next = position = self._with_seed(self._next)
+        position = self.next_position()
         return Stream(lambda: self._open(position), self.settings.batch_size)
+
+    def next_position(self) -> Position:
+        """Where the next stream begins, with its seed."""
+        with self._lock:
+            self._next = self._with_seed(self._next)
+            return self._next
 
     def _begin(self, reading: Pass) -> tuple[Progress, Prefetcher[Any]]:
         """Start the next epoch, and track the position in it from now on."""
@@ -243,7 +251,7 @@ class Epochs:
         return self._start_of(begun[-1].epoch + 1) if begun else self._next
 
     def _state(self, position: Position) -> dict[str, Any]:
-        return write_state(position, self.settings.share.size, self._fingerprint)
+        return write_state(position, self.settings.share.size, self.order)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Make the next stream resume at a position.
@@ -253,7 +261,7 @@ class Epochs:
         """
         workers = self.settings.share.size
         position = read_state(
-            state, workers, self._fingerprint, lambda old, size: self._steps(old.legs, size)
+            state, workers, self.order, lambda old, size: self._steps(old.legs, size)
         )
         if not self._steps(position.legs, workers):  # less than one batch for each worker is left
             position = self._start_of(position.epoch + 1)
@@ -271,7 +279,7 @@ class Epochs:
         return replace(position, seed=call_seed_fn(self.settings.seed_fn))
 
     @functools.cached_property
-    def _fingerprint(self) -> int:
+    def order(self) -> int:
         """A number that differs when the same position would refer to other rows."""
         settings = self.settings
         facts = [

@@ -201,9 +201,15 @@ def train(
         first = 0 if saver is None else saver.restore(model)
         # Its weights belong to them from here on, whatever ends the run.
         record_fits(model, fits)
-        common = _common(train_data, epochs, first, precision, steps)
-        common |= {"fit of the features": fits, "class_weight": setting(class_weight)}
-        agree(workers, common, _other_share(workers, train_data), _own_data(workers, train_data))
+        common = {
+            "number of epochs": epochs,
+            "first epoch, from the checkpoint": first,
+            "precision": precision,
+            "steps_per_execution": steps,
+            "fit of the features": fits,
+            "class_weight": setting(class_weight),
+        }
+        agree(workers, common)
         if first >= epochs:
             # As `fit` ends: with use_ema the model then has the average of its weights.
             model.optimizer.finalize_variable_values(model.trainable_variables)
@@ -237,49 +243,6 @@ def _end_early_stopping(model: keras.Model, callbacks: Sequence[keras.callbacks.
         if isinstance(callback, keras.callbacks.EarlyStopping):
             callback.set_model(model)
             callback.on_train_end()
-
-
-def _common(data: Any, epochs: int, first: int, precision: str, steps: int) -> dict[str, Any]:
-    """Settings of a run that all workers have in common."""
-    return {
-        "number of epochs": epochs,
-        "first epoch, from the checkpoint": first,
-        "precision": precision,
-        "steps_per_execution": steps,
-        **(_order(data) if isinstance(data, KerasSequenceLoader) else {}),
-    }
-
-
-def _other_share(workers: Workers, data: Any) -> str:
-    """The error where a loader has not its worker's share of the rows; "" where it has."""
-    wanted = workers.size, workers.rank
-    if not isinstance(data, KerasSequenceLoader) or data.global_size == 1:
-        return ""  # each worker may have data of its own
-    if (data.global_size, data.global_rank) == wanted:
-        return ""
-    return (
-        f"Expected global_size={wanted[0]} and global_rank={wanted[1]} of the loader on "
-        f"{workers.name(workers.rank)}, as of the worker, so that every row is trained on once. "
-        f"Received: global_size={data.global_size} and global_rank={data.global_rank}."
-    )
-
-
-def _own_data(workers: Workers, data: Any) -> str:
-    """The digest of data of which one of several workers' loaders takes all rows; "" of other data."""
-    if workers.size == 1 or not isinstance(data, KerasSequenceLoader) or data.global_size > 1:
-        return ""  # A digest reads the footers of all files.
-    return data.data_digest()
-
-
-def _order(data: KerasSequenceLoader) -> dict[str, Any]:
-    """Settings of a loader; if it takes a share of the rows, also those of the order that it shares."""
-    own = {"batch_size": data.batch_size, "number of steps in an epoch": len(data)}
-    if data.global_size == 1:
-        return own
-    state = data.get_state()
-    order = "order of rows, by the loader's row groups, shuffle, parts_per_chunk and buffer_size"
-    order_of = {"seed of the loader": state["seed"], order: state["order"]}
-    return own | order_of | {"data of the loader": data.data_digest()}
 
 
 def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callback]) -> None:

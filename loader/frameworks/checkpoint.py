@@ -30,7 +30,7 @@ from workflow.schema.own_names import OwnNames
 from workflow.schema.schema import Tags
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 8
+_FORMAT = 9
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 _NUMBER = re.compile(r"_\d+(?=/)")
@@ -189,7 +189,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 "Give it the earlier data, or another folder."
             )
         self._expect_data(content["data"])
-        if content["optimizer"] != (found := type(_optimizer_of(model)).__name__):
+        if content["optimizer"] != (found := _name_of_optimizer(model)):
             raise LoaderError(
                 f"Expected the optimizer of the checkpoint in {self._folder}, {content['optimizer']}. "
                 f"Received: {found}, whose state means something else. Compile with the earlier one; or "
@@ -494,7 +494,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             "metrics": {}
             if done
             else {n: v.numpy().tolist() for n, v in _metrics_of(self.model).items()},
-            "optimizer": type(_optimizer_of(self.model)).__name__,
+            "optimizer": _name_of_optimizer(self.model),
             "learning_rate": self._rate,
             "callbacks": {
                 name: {
@@ -521,6 +521,17 @@ def _is_ours(name: str) -> bool:
 def _optimizer_of(model: keras.Model) -> Any:
     """A model's optimizer; of one that scales the loss the inner one."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)
+
+
+def _name_of_optimizer(model: keras.Model) -> str:
+    """The class of a model's optimizer, with the package of one that shares its name with Keras' own."""
+    kind = type(_optimizer_of(model))
+    package = kind.__module__.partition(".")[0]
+    return (
+        f"{package}'s {kind.__name__}"
+        if ">" in keras.saving.get_registered_name(kind)
+        else kind.__name__
+    )
 
 
 def _learning_rate(model: keras.Model) -> float | None:

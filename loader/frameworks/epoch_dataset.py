@@ -29,7 +29,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
     def __init__(self, opened: Opened) -> None:
         self._take(opened)
         self._dataset = _dataset_of(self._epochs, self._transport)
-        SizedDataset.__init__(self, self._dataset, self._epochs.steps)
+        SizedDataset.__init__(self, self._dataset, self._epochs.steps, epochs=self._epochs)
 
     def __iter__(self) -> BatchIterator:
         """One epoch, as an iterator over batches of eager tensors."""
@@ -102,7 +102,8 @@ class EpochDataset(LoaderMethods, SizedDataset):
         from loader.tensorflow.device_dataset import DeviceDataset  # noqa: PLC0415 - only where there is a GPU
 
         size = _size_of(self._epochs, count)
-        return DeviceDataset(lambda: self._epochs.stream(count), size, self._transport)
+        epochs = self._epochs
+        return DeviceDataset(lambda: epochs.stream(count), size, self._transport, epochs=epochs)
 
     def distribute(self, strategy: tf.distribute.Strategy) -> tf.distribute.DistributedDataset:
         """Batches for the replicas of a strategy: in each step every replica takes one.
@@ -141,7 +142,7 @@ def _dataset_of(epochs: Epochs, transport: Transport, count: int | None = 1) -> 
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         dataset = dataset.with_options(options)
-    return SizedDataset(dataset, _size_of(epochs, count), keep=generator)
+    return SizedDataset(dataset, _size_of(epochs, count), keep=generator, epochs=epochs)
 
 
 def _size_of(epochs: Epochs, count: int | None) -> int:

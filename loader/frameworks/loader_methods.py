@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from loader.epochs import Epochs
@@ -26,7 +26,6 @@ class LoaderMethods(metaclass=OwnNames):
     input_schema: Schema
     _epochs: Epochs
     _transport: Any
-    _digest: Callable[[], str]
     _own_pass: Iterator[Any] | None = None
 
     def _take(self, opened: Opened) -> None:
@@ -34,7 +33,6 @@ class LoaderMethods(metaclass=OwnNames):
         self.input_schema = opened.schema
         self._epochs = opened.epochs
         self._transport = opened.device.transport
-        self._digest = opened.digest
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
@@ -163,7 +161,7 @@ class LoaderMethods(metaclass=OwnNames):
             >>> train.data_digest()  # doctest: +SKIP
             '1,800,000 rows, 8f14e45f'
         """
-        return self._digest()
+        return self._epochs.digest()
 
     def follow(self) -> Trail:
         """Trail of the states after batches from here on, even if a consumer reads ahead.

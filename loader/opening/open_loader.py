@@ -98,14 +98,12 @@ class Opened:
         device: where they are decoded.
         layout: the columns of a batch.
         schema: the same as a schema.
-        digest: returns a text in which other data differ.
     """
 
     epochs: Epochs
     device: OpenedDevice
     layout: BatchLayout
     schema: Schema
-    digest: Callable[[], str]
 
 
 def open_host(data: Data, transport: BatchMaker) -> OpenedDevice:
@@ -210,6 +208,7 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
         drop_last=drop_last,
         share=share,
     )
-    epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait)
+    digest = functools.cache(lambda: data.digest(source))
+    epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait, digest)
     schema = batch_schema(layout, names, data.schema)
-    return Opened(epochs, device, layout, schema, functools.cache(lambda: data.digest(source)))
+    return Opened(epochs, device, layout, schema)

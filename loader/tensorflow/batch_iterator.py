@@ -26,7 +26,7 @@ class BatchIterator(OwnedIterator):
     """
 
     def __init__(self, dataset: tf.data.Dataset, stream: Stream, transport: Transport) -> None:
-        self._source = dataset
+        self._dataset = dataset  # as TensorFlow's own iterator has it
         self._stream = stream
         self._transport = transport
         self._compiled = False
@@ -50,5 +50,5 @@ class BatchIterator(OwnedIterator):
             )
         self._compiled = True
         with tf.device(self._transport.device):
-            super().__init__(self._source)
+            super().__init__(self._dataset)
         return getattr(self, name)

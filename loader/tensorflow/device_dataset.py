@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from loader.epochs import Epochs
 from loader.errors import LoaderError
 from loader.tensorflow.batch_spec import batch_spec
 from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
@@ -43,6 +44,7 @@ class DeviceDataset(SizedDataset):
         size: the number of batches of a pass.
         transport: transport of batches into TensorFlow.
         function: applied to `x, y`, or to `x` where there are no labels; by default nothing is.
+        epochs: those of the loader.
     """
 
     def __init__(
@@ -51,18 +53,20 @@ class DeviceDataset(SizedDataset):
         size: int,
         transport: Transport,
         function: Callable[..., Any] = _unchanged,
+        epochs: Epochs | None = None,
     ) -> None:
         self._make, self._transport, self._function = make, transport, function
         functions = GeneratorFunctions(StreamRegistry(make), transport)
         dataset = SizedDataset(transport.finish(functions.dataset()), size, keep=functions)
-        super().__init__(dataset, size)
+        super().__init__(dataset, size, epochs=epochs)
         before = dataset.element_spec
 
         def batch_of(parts: Sequence[Any]) -> Any:
             return _applied(function, element_of(before, parts))
 
         self._spec = batch_spec(parts_of(before), batch_of)
-        self._read = HandleDataset(handle_of(dataset), self._spec, [dataset])
+        spec = HandleDataset(handle_of(dataset), self._spec, [dataset])
+        self._read = SizedDataset(spec, size, epochs=epochs)
 
     def __iter__(self) -> Any:
         """One pass."""
@@ -75,7 +79,7 @@ class DeviceDataset(SizedDataset):
         def both(*batch: Any) -> Any:
             return _applied(map_func, self._function(*batch))
 
-        return DeviceDataset(self._make, self._size, self._transport, both)
+        return DeviceDataset(self._make, self._size, self._transport, both, self._source)
 
     def prefetch(self, *args: Any, **kwargs: Any) -> DeviceDataset:  # noqa: ARG002
         """This dataset, which reads ahead."""
@@ -108,7 +112,7 @@ class DeviceDataset(SizedDataset):
         )
 
     def _with(self, make: Make, size: int) -> DeviceDataset:
-        return DeviceDataset(make, size, self._transport, self._function)
+        return DeviceDataset(make, size, self._transport, self._function, self._source)
 
     def _known(self, count: Any) -> int:
         number = known(count)

@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from loader.epochs import Epochs
 from loader.errors import LoaderError
-from loader.tensorflow.private import HandleDataset, handle_of
+from loader.tensorflow.private import HandleDataset, dataset_of, handle_of
 
 
 class SizedDataset(HandleDataset):
@@ -22,10 +23,18 @@ class SizedDataset(HandleDataset):
         dataset: source of the elements.
         size: number of elements in one pass; `tf.data.INFINITE_CARDINALITY` for an endless dataset.
         keep: object that has to live for as long as the dataset does.
+        epochs: those of the loader whose batches the elements are, if they are.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, size: int, keep: object = None) -> None:
+    def __init__(
+        self,
+        dataset: tf.data.Dataset,
+        size: int,
+        keep: object = None,
+        epochs: Epochs | None = None,
+    ) -> None:
         self._keep = keep
+        self._source = epochs
         self._size = size
         super().__init__(handle_of(dataset), dataset.element_spec, [dataset])
 
@@ -55,27 +64,30 @@ class SizedDataset(HandleDataset):
         Example:
             >>> train.map(lambda x, y: (x, y, tf.where(y > 0, 2.0, 1.0)))  # doctest: +SKIP
         """
-        return SizedDataset(super().map(map_func, *args, **kwargs), self._size)
+        return self._derived(super().map(map_func, *args, **kwargs), self._size)
 
     def prefetch(self, *args: Any, **kwargs: Any) -> SizedDataset:
         """`tf.data.Dataset.prefetch`, keeping the length."""
-        return SizedDataset(super().prefetch(*args, **kwargs), self._size)
+        return self._derived(super().prefetch(*args, **kwargs), self._size)
 
     def repeat(self, count: Any = None, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.repeat`, with a length if `count` is a number or None."""
         repeated = super().repeat(count, *args, **kwargs)
         number = -1 if count is None else known(count)
-        return repeated if number is None else SizedDataset(repeated, self._repeated(number))
+        return repeated if number is None else self._derived(repeated, self._repeated(number))
 
     def take(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.take`, with a length if `count` is a number."""
         taken, number = super().take(count, *args, **kwargs), known(count)
-        return taken if number is None else SizedDataset(taken, self._taken(number))
+        return taken if number is None else self._derived(taken, self._taken(number))
 
     def skip(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.skip`, with a length if `count` is a number."""
         rest, number = super().skip(count, *args, **kwargs), known(count)
-        return rest if number is None else SizedDataset(rest, self._left_by(number))
+        return rest if number is None else self._derived(rest, self._left_by(number))
+
+    def _derived(self, dataset: tf.data.Dataset, size: int) -> SizedDataset:
+        return SizedDataset(dataset, size, epochs=self._source)
 
     def _repeated(self, number: int) -> int:
         is_endless = number < 0 or self._size == tf.data.INFINITE_CARDINALITY
@@ -90,6 +102,18 @@ class SizedDataset(HandleDataset):
             return 0
         is_endless = self._size == tf.data.INFINITE_CARDINALITY
         return self._size if is_endless else max(0, self._size - number)
+
+
+def loader_read_by(iterator: tf.data.Iterator) -> tuple[Epochs, int] | None:
+    """The epochs of the loader that an iterator reads, also mapped, repeated or cut, and its batches.
+
+    None for other data. The number of batches is `tf.data.INFINITE_CARDINALITY` if they have no end.
+    """
+    dataset = dataset_of(iterator)
+    if not isinstance(dataset, SizedDataset):
+        return None
+    epochs, size = dataset._source, dataset._size  # noqa: SLF001 - of this class
+    return None if epochs is None else (epochs, size)
 
 
 def refuse_reader(device: str) -> NoReturn:

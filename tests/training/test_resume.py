@@ -1,6 +1,7 @@
 """A run that was killed goes on as if it had not been."""
 
 import contextlib
+import functools
 import shutil
 import signal
 import subprocess
@@ -429,6 +430,15 @@ def test_another_optimizer_is_refused(noise, tmp_path):
         patient_run(
             tmp_path / "run", noise, patience=None, optimizer=keras.optimizers.Adagrad(0.01)
         )
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD", "Adagrad"])
+def test_an_optimizer_of_keras_is_not_that_of_the_same_name_here(noise, tmp_path, name):
+    """Its state has the same shapes, but it is not updated in the rows of a batch alone."""
+    run = functools.partial(patient_run, tmp_path / "run", noise, patience=None)
+    run(optimizer=name.lower(), epochs=1)
+    with pytest.raises(LoaderError, match=f", training's {name}. Received: {name}, whose state"):
+        run(optimizer=getattr(keras.optimizers, name)(), epochs=2)
 
 
 def test_a_callback_that_is_added_leaves_the_others_their_counts(noise, tmp_path):

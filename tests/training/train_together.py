@@ -206,6 +206,17 @@ def different(rows, workers):
     def run(model=None, data=data, **options):
         return refused(lambda: train(model or make("lists"), data, workers=workers, **options))
 
+    def fit(*runs):
+        model = make("lists")
+        compile_model(model, "sgd", workers=workers)
+        return refused(lambda: [model.fit(each, verbose=0, shuffle=False) for each in runs])
+
+    begun = load(rows, "lists", rank, workers.size)
+    if rank == 0:
+        next(iter(begun))
+    drawn = load(rows, "lists", rank, workers.size, seed=None, seed_fn=lambda: 5 + rank)
+    whole = load(rows, "lists", 0, 1)
+
     return {
         "weights": run(make("lists", hidden=(8 + rank,))),
         "layers": run(other_layer),
@@ -218,7 +229,16 @@ def different(rows, workers):
         "fit": run(other_fit),
         "share": run(data=load(rows, "lists", 0, workers.size)),
         "shares": run(data=load(rows, "lists", rank, workers.size + 1)),
-        "whole": run(data=load(rows, "lists", 0, 1)),
+        "whole": run(data=whole),
+        "begun": run(data=begun),
+        "drawn seed": run(data=drawn),
+        "seed of a mapped one": run(data=reseeded.map(unchanged)),
+        "data of a repeated one": fit(replaced.repeat(2).map(unchanged).prefetch(1)),
+        "all rows of a mapped one": run(data=whole.map(unchanged)),
+        "first batches, of own choice": fit(whole.skip(2 * rank).take(2)),
+        "share in fit": fit(load(rows, "lists", 0, workers.size).map(unchanged)),
+        "seed in a second fit": fit(data, reseeded),
+        "other data in fit": fit(data.map(unchanged) if rank else data.map(unchanged).shuffle(1)),
         "epochs": run(epochs=1 + rank),
         "split": run(split=False),
         "loss": run(loss=keras.losses.BinaryCrossentropy(reduction="sum")),
@@ -229,6 +249,31 @@ def different(rows, workers):
         "writes": run(checkpoint=LoaderCheckpoint(data, "unused")) if rank else "the first writes",
         "workers": refused(lambda: train(make("lists"), data, workers=workers.size)),
     }
+
+
+def unchanged(x, y):
+    return x, y
+
+
+class ReadBetween(keras.callbacks.Callback):
+    """Reads a batch after the first epoch."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.data = data
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002
+        next(iter(self.data))
+
+
+def read_between_epochs(rows):
+    """The first worker's loader is one epoch ahead from the second one on."""
+    workers = join_workers()
+    data = load(rows, "lists", workers.rank, workers.size)
+    callbacks = [] if workers.rank else [ReadBetween(data)]
+    return refused(
+        lambda: train(make("lists"), data, epochs=2, callbacks=callbacks, workers=workers)
+    )
 
 
 def unlike(workers):

@@ -8,9 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from loader.tensorflow.sized_dataset import loader_read_by
 from training.errors import TrainingError
 from training.parallel.lengths import row_counts
+from training.parallel.shares import expect_shares, order_shared
 from training.parallel.workers import Workers
+
+# Numbers that tell a worker's epoch.
+_EPOCH = 3
 
 
 class EqualSteps:
@@ -23,19 +28,39 @@ class EqualSteps:
         self._collectives = workers.collectives
         self._number = self._later = self._tables = 0
         self._iterator: Any = lambda: None
+        self._compares_loaders = False
         with tf.device(self._collectives.host):
-            # For each worker the number of the epoch, and that of the batch's rows.
-            zeros = tf.zeros([workers.size, 2], tf.int64)
+            # For each worker its epoch, and the number of the batch's rows.
+            zeros = tf.zeros([workers.size, 1 + _EPOCH], tf.int64)
             self._states = tf.Variable(zeros, trainable=False)
-            self._epoch = tf.Variable(0, trainable=False, dtype=tf.int64)
+            # The number of the epoch; and of the loader's, if it shares an order, that and its seed.
+            self._epoch = tf.Variable([0] * _EPOCH, trainable=False, dtype=tf.int64)
             self._zero = tf.Variable(0, trainable=False)
 
-    def begin(self, iterator: Any) -> None:
-        """Count epochs, each of which has an iterator of its own."""
+    def begin_fit(self) -> None:
+        """Let the next epoch be the first one of a `fit`, in which the loaders are compared."""
+        self._compares_loaders = True
+
+    def begin(self, iterator: Any, *, trains: bool) -> None:
+        """Count epochs, each of which has an iterator of its own.
+
+        Args:
+            iterator: of the batches, as Keras passes it.
+            trains: whether the step trains: others may have any data.
+
+        Raises:
+            TrainingError: the loaders differ with which all workers begin a `fit`.
+        """
         self._number = self._number or self._collectives.reserve(1)
-        if isinstance(iterator, tf.data.Iterator) and self._iterator() is not iterator:
-            self._iterator = weakref.ref(iterator)
-            self._epoch.assign_add(1)
+        if not isinstance(iterator, tf.data.Iterator) or self._iterator() is iterator:
+            return
+        self._iterator = weakref.ref(iterator)
+        read = loader_read_by(iterator) if trains else None
+        if trains and self._compares_loaders:
+            self._compares_loaders = False
+            expect_shares(self._workers, read)
+        order = (0, 0) if read is None else order_shared(read[0])
+        self._epoch.assign([int(self._epoch[0]) + 1, *order])
 
     def compare(self, batch: tf.Tensor, tables: Sequence[tf.Tensor]) -> tf.Tensor:
         """Each worker's rows of the batch, and rows that it has looked up in each table: (workers, 1 + tables).
@@ -85,11 +110,11 @@ class EqualSteps:
 
     def check(self, cause: tf.errors.OpError | None = None) -> None:
         """Raise TrainingError if workers differed in the last step."""
-        (epoch, rows), *others = self._states.numpy().tolist()
-        different = [(rank, *o) for rank, o in enumerate(others, 1) if o != [epoch, rows]]
+        own, *others = self._states.numpy().tolist()
+        different = [(rank, *o) for rank, o in enumerate(others, 1) if o != own]
         if not different:
             return
-        rank, epoch_there, rows_there = different[0]
+        (epoch, *order, rows), (rank, epoch_there, *order_there, rows_there) = own, different[0]
         one, two = self._workers.name(0), self._workers.name(rank)
         if 0 in (rows, rows_there):
             raise TrainingError(
@@ -104,6 +129,13 @@ class EqualSteps:
                 f"{one} is in epoch {epoch}, {two} still or already in epoch {epoch_there}. Give "
                 "loaders global_size and global_rank; other data needs equal shares."
             ) from cause
+        if order != order_there:
+            raise TrainingError(
+                "Expected loaders that read the same epoch with the same seed. Received: epoch "
+                f"{order[0]} with seed {order[1]} on {one}, epoch {order_there[0]} with seed "
+                f"{order_there[1]} on {two}. Read the loader on all workers or on none: peek() shows a "
+                "batch, and another loader is for evaluation. A seed_fn returns the same on all."
+            ) from cause
         raise TrainingError(
             f"Expected batches of as many rows on all workers. Received: {rows} rows on {one}, "
             f"{rows_there} on {two}. Give all loaders the same batch_size and data."
@@ -111,6 +143,6 @@ class EqualSteps:
 
     def _exchanged(self, own: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Counts of all workers' rows, and their epochs and rows of the batch, which are kept."""
-        own = tf.concat([self._epoch.read_value()[tf.newaxis], own], axis=0)
+        own = tf.concat([self._epoch.read_value(), own], axis=0)
         every = self._collectives.gathered(own[tf.newaxis], self._number, self._collectives.host)
-        return every[:, 1:], self._states.assign(every[:, :2])
+        return every[:, _EPOCH:], self._states.assign(every[:, : 1 + _EPOCH])

@@ -86,7 +86,8 @@ def compile_model(
             state does not fit beside the tables: of one worker alone on a GPU, or of tables that are divided among
             workers, who then all make this call. An optimizer that is none, or was built for other
             weights; an option that the step lacks: jit_compile, run_eagerly. In `fit`: a worker is
-            lost, or has no rows, or another model, optimizer, batch size or number of steps.
+            lost, or has no rows, another loader's share, seed or data, or another model, optimizer, batch
+            size or number of steps.
 
     Example:
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])

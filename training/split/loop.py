@@ -31,7 +31,11 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
     def make_train_function(force: bool = False) -> None:
         if model.train_function is None or force:
             one = _TrainFunction(model)
-            model.train_function = one if exchange is None else _Together(one, exchange)
+            model.train_function = (
+                one if exchange is None else _Together(one, exchange, trains=True)
+            )
+        if exchange is not None:
+            exchange.steps.begin_fit()  # Keras calls this as `fit` begins
 
     model.make_train_function = make_train_function
 
@@ -128,9 +132,12 @@ class _TrainFunction:
 class _Together:
     """A step function of Keras that runs each step on all workers."""
 
-    def __init__(self, function: Callable[[Any], Any], exchange: Exchange) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], exchange: Exchange, *, trains: bool = False
+    ) -> None:
         self._function = function
         self._exchange = exchange
+        self._trains = trains
 
     def __call__(self, iterator: Iterator[Any]) -> Any:
         """As the function.
@@ -140,7 +147,7 @@ class _Together:
         """
         with together(self._exchange.workers):
             self._exchange.prepare()
-            self._exchange.steps.begin(iterator)
+            self._exchange.steps.begin(iterator, trains=self._trains)
             try:
                 logs = self._function(iterator)
             except tf.errors.OutOfRangeError:

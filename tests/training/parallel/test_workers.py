@@ -136,6 +136,15 @@ def test_operations_leave_no_threads_behind(found):
         ("share", ["global_rank=1 of the loader on worker 1 (localhost:", "global_rank=0."]),
         ("shares", ["of the loader on worker 0 (localhost:", "and global_rank=0."]),
         ("whole", ["rows of its own for each worker", "180 rows, ", "on worker 0 (localhost:"]),
+        ("begun", ["the same epoch of the loader, ", "Received: 1 on worker 0", "0 on worker 1"]),
+        ("drawn seed", ["the same seed of the loader. Received: 5 on worker 0", "6 on worker 1"]),
+        ("seed of a mapped one", ["the same seed of the loader. Received: 3 on", "4 on worker 1"]),
+        ("data of a repeated one", ["the same data of the loader. Received: 180 rows, "]),
+        ("all rows of a mapped one", ["rows of its own for each worker", "180 rows, "]),
+        ("first batches, of own choice", ["nothing"]),
+        ("share in fit", ["global_rank=1 of the loader on worker 1", "global_rank=0."]),
+        ("seed in a second fit", ["the same seed of the loader. Received: 3 on", "4 on worker 1"]),
+        ("other data in fit", ["the same kind of data. Received: other data than a loader on"]),
         ("epochs", ["the same number of epochs. Received: 1 on worker 0", "2 on worker 1"]),
         ("split", ["Expected split=True for several workers"]),
         ("loss", ["the mean over rows", 'Received: BinaryCrossentropy(reduction="sum")']),
@@ -187,6 +196,14 @@ def test_batches_of_unequal_rows_are_an_error_on_all(tmp_path):
 
 
 @pytest.mark.long
+def test_a_loader_that_one_worker_reads_between_epochs_is_an_error_on_all(rows, tmp_path):
+    for error in found_by(start(2, tmp_path, program.read_between_epochs, rows), tmp_path):
+        assert (
+            "the same epoch with the same seed. Received: epoch 2 with seed 3 on worker 0" in error
+        )
+        assert "epoch 1 with seed 3 on worker 1" in error
+
+
 def test_an_overflow_of_one_worker_skips_the_step_on_all(tmp_path):
     first, second = found_by(start(2, tmp_path, program.reduced_precision), tmp_path)
     assert first == second  # bit for bit
