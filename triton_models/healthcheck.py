@@ -82,6 +82,7 @@ def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> No
 
     A server that has too much to do refuses this row, or leaves it in the queue. Then the model
     works if it answers other requests meanwhile: a queue is also full in front of a dead model.
+    An ensemble with a response cache has kept its answer, so each of its steps is checked as well.
 
     Args:
         connection: a connection to the server.
@@ -93,6 +94,9 @@ def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> No
             server that answers nobody.
     """
     config = connection.config(model, timeout)
+    if config.get("response_cache", {}).get("enable", False):
+        for step in steps_of(config):
+            expect_answer(connection, step, timeout)
     before = connection.answered(model, timeout)
     try:
         received = connection.infer(model, one_row(config), timeout)
@@ -116,6 +120,17 @@ def _expect_progress(
         if time.monotonic() > deadline:
             raise error
         time.sleep(0.05)
+
+
+def steps_of(config: Mapping[str, Any]) -> list[str]:
+    """The models inside an ensemble, by its config from the server's JSON; none for another model.
+
+    Example:
+        >>> steps_of({"ensemble_scheduling": {"step": [{"model_name": "shop_nvt"}]}})
+        ['shop_nvt']
+    """
+    steps = config.get("ensemble_scheduling", {}).get("step", ())
+    return list(dict.fromkeys(step["model_name"] for step in steps))
 
 
 def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:
