@@ -7,12 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from echo_model import served_echo, write_cached_echo, write_echo
 from server_processes import identity_of, processes
+from tritonclient.grpc import InferenceServerClient, InferInput
 
 from serving import ClientError, EnsembleClient, ServerUnavailableError, TritonServer
 from serving.embedded.administration import Administration
+from serving.watch.metrics import scrape
 from triton_models.healthcheck import HttpServer, ProbeError, expect_answer
 
 # A call takes 0.1 s or more, and one request may wait for it.
@@ -100,6 +103,26 @@ def test_a_full_queue_is_alive_while_others_are_answered(server, repository, con
                 break
     assert len(connection.errors) >= 3
     assert all("Exceeds maximum queue size" in error for error in connection.errors)
+
+
+def test_a_refused_row_is_sent_again_where_nobody_else_is_answered(
+    server, repository, connection, wait_for
+):
+    waits_long = QUEUE.replace("100000", "2000000")
+    with (
+        served_echo(server, repository, "alone", waits_long),
+        InferenceServerClient(server.grpc_url) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        row = InferInput("x", [1, 1], "FP32").set_data_from_numpy(np.zeros((1, 1), np.float32))
+        other = client.async_infer("alone", [row], callback=lambda **_: None)
+        pending = "nv_inference_pending_request_count"
+        wait_for(lambda: scrape([server.metrics_url]).value(pending, model="alone"))
+        check = pool.submit(expect_answer, connection, "alone", 20)
+        wait_for(lambda: connection.errors)
+        other.cancel()
+        assert check.result() is None
+        assert connection.answered("alone", 20) == 1
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
