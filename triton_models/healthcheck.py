@@ -81,7 +81,9 @@ def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> No
     """Check that a model answers one row, or at least other clients.
 
     A server that has too much to do refuses this row, or leaves it in the queue. Then the model
-    works if it answers other requests meanwhile: a queue is also full in front of a dead model.
+    works if it answers other requests meanwhile: a queue is also full in front of a dead model. A
+    refused row is sent again, since there may be no others.
+    An ensemble with a response cache has kept its answer, so each of its steps is checked as well.
 
     Args:
         connection: a connection to the server.
@@ -93,14 +95,26 @@ def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> No
             server that answers nobody.
     """
     config = connection.config(model, timeout)
+    if config.get("response_cache", {}).get("enable", False):
+        for step in steps_of(config):
+            expect_answer(connection, step, timeout)
     before = connection.answered(model, timeout)
-    try:
-        received = connection.infer(model, one_row(config), timeout)
-    except ProbeError as error:
-        if not error.is_silent:
-            raise
-        _expect_progress(connection, model, before, timeout, error)
-        return
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            left = max(deadline - time.monotonic(), 0.05)
+            received = connection.infer(model, one_row(config), left)
+            break
+        except ProbeError as error:
+            if not error.is_silent:
+                raise
+            is_refused = any(reason in str(error) for reason in BUSY)
+            if not is_refused or time.monotonic() > deadline:
+                _expect_progress(connection, model, before, 0 if is_refused else timeout, error)
+                return
+        if connection.answered(model, timeout) > before:
+            return
+        time.sleep(0.05)
     for output in config["output"]:
         if not received.get(output["name"], False):
             raise ProbeError(
@@ -116,6 +130,17 @@ def _expect_progress(
         if time.monotonic() > deadline:
             raise error
         time.sleep(0.05)
+
+
+def steps_of(config: Mapping[str, Any]) -> list[str]:
+    """The models inside an ensemble, by its config from the server's JSON; none for another model.
+
+    Example:
+        >>> steps_of({"ensemble_scheduling": {"step": [{"model_name": "shop_nvt"}]}})
+        ['shop_nvt']
+    """
+    steps = config.get("ensemble_scheduling", {}).get("step", ())
+    return list(dict.fromkeys(step["model_name"] for step in steps))
 
 
 def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:

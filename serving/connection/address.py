@@ -117,13 +117,20 @@ def parse_address(url: str, tls: Tls | None = None) -> Address:
         tls: the certificates; only with TLS.
 
     Raises:
-        ClientError: an invalid address, or certificates without TLS.
+        ClientError: an invalid address, one with a login or a query, or certificates without TLS.
 
     Example:
         >>> parse_address("127.0.0.1:8001").scheme
         'grpc'
     """
     parts, port = _split(url)
+    if parts.username is not None or parts.query or parts.fragment:
+        # Not shown, since it has a password or a token.
+        raise ClientError(
+            "INVALID_INPUT",
+            "Expected an address without a user, a query or a fragment, which are not sent: give a login "
+            f"as headers, such as authorization. Received: one for {parts.hostname}:{port}.",
+        )
     is_secured = parts.scheme.endswith("s")
     if tls is not None and not is_secured:
         raise ClientError(

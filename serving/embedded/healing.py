@@ -15,7 +15,7 @@ from pathlib import Path
 
 from serving.embedded.process import ServerProcess
 from serving.errors import ServerError
-from triton_models.healthcheck import ProbeError
+from triton_models.healthcheck import ProbeError, steps_of
 
 # Seconds between two checks, and for each of the up to two waits of a check: in 9 seconds a model
 # that does not answer is found.
@@ -127,9 +127,7 @@ class Healer:
 
 def _processes_of(process: ServerProcess, model: str) -> list[str]:
     """The steps of an ensemble, as the server has them, since others may publish; else the model."""
-    config = process.administration.config(model, TIMEOUT)
-    steps = config.get("ensemble_scheduling", {}).get("step", ())
-    return [step["model_name"] for step in steps] or [model]
+    return steps_of(process.administration.config(model, TIMEOUT)) or [model]
 
 
 def kill_instances(prefix: str, model: str) -> None:

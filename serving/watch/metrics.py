@@ -98,7 +98,7 @@ def scrape(urls: Iterable[str], timeout: float = 10.0) -> Scrape:
     samples: dict[str, list[Sample]] = {}
     for address in addresses:
         labels = {"instance": _instance(address)} if len(addresses) > 1 else {}
-        for name, own in parse(_fetch(address, timeout)).samples.items():
+        for name, own in _read(address, timeout).items():
             named = [replace(sample, labels={**sample.labels, **labels}) for sample in own]
             samples.setdefault(name, []).extend(named)
     return Scrape(samples)
@@ -114,22 +114,29 @@ def _with_path(url: str) -> str:
         raise ClientError(
             "INVALID_INPUT", f"Expected an address of metrics with http. Received: {url!r}."
         )
-    return url if url.count("/") > 2 else f"{url}/metrics"
+    return url if url.rstrip("/").count("/") > 2 else f"{url.rstrip('/')}/metrics"
 
 
-def _fetch(url: str, timeout: float) -> str:
+def _read(url: str, timeout: float) -> Mapping[str, list[Sample]]:
     try:
         with _OPENER.open(url, timeout=timeout) as answer:
-            return str(answer.read().decode(errors="replace"))
+            samples = parse(answer.read().decode(errors="replace")).samples
     except (OSError, http.client.HTTPException, ValueError) as error:
         received = f"{getattr(error, 'reason', error)}"
         if not received.isprintable():
             received = "no HTTP, as from a port of gRPC"
-        raise ServerUnavailableError(
-            "UNAVAILABLE",
-            f"Expected metrics at {url}, such as `TritonServer.metrics_url`. "
-            f"Received: {received}. By default metrics are on port 8002.",
-        ) from error
+        raise _no_metrics(url, received) from error
+    if not samples:  # Triton's port of metrics answers any other path with an empty page.
+        raise _no_metrics(url, "a page without a metric")
+    return samples
+
+
+def _no_metrics(url: str, received: str) -> ServerUnavailableError:
+    return ServerUnavailableError(
+        "UNAVAILABLE",
+        f"Expected metrics at {url}, such as `TritonServer.metrics_url`. "
+        f"Received: {received}. By default metrics are on port 8002.",
+    )
 
 
 def parse(text: str) -> Scrape:

@@ -68,6 +68,15 @@ def test_an_address_that_names_no_server(bad):
         EnsembleClient(bad, "movies")
 
 
+@pytest.mark.parametrize(
+    "bad", ["http://ann:s3cret@127.0.0.1:1", "ann@127.0.0.1:1", "https://127.0.0.1:1/p?key=s3cret"]
+)
+def test_an_address_with_a_login_is_refused_and_not_shown(bad):
+    with pytest.raises(ClientError, match="give a login as headers") as refused:
+        EnsembleClient(bad, "movies")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_a_connection_that_breaks_is_made_again(url):
     scheme = "http://" if url.startswith("http") else ""
     with Forwarder(port_of(url), failures=2) as network:

@@ -7,12 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
-from echo_model import served_echo
+from echo_model import served_echo, write_cached_echo, write_echo
 from server_processes import identity_of, processes
+from tritonclient.grpc import InferenceServerClient, InferInput
 
-from serving import ClientError, EnsembleClient, ServerUnavailableError
+from serving import ClientError, EnsembleClient, ServerUnavailableError, TritonServer
 from serving.embedded.administration import Administration
+from serving.watch.metrics import scrape
 from triton_models.healthcheck import HttpServer, ProbeError, expect_answer
 
 # A call takes 0.1 s or more, and one request may wait for it.
@@ -75,11 +78,21 @@ def stub_of(server, model):
     return pid
 
 
-@pytest.fixture(params=[HttpServer, lambda url: Administration(url, "")], ids=["http", "grpc"])
-def connection(request, server):
-    return Refused(
-        request.param(server.http_url if request.param is HttpServer else server.grpc_url)
-    )
+@pytest.fixture(
+    params=[
+        lambda server: HttpServer(server.http_url),
+        lambda server: Administration(server.grpc_url, ""),
+    ],
+    ids=["http", "grpc"],
+)
+def protocol(request):
+    """Makes a connection to a server."""
+    return request.param
+
+
+@pytest.fixture
+def connection(protocol, server):
+    return Refused(protocol(server))
 
 
 def test_a_full_queue_is_alive_while_others_are_answered(server, repository, connection):
@@ -90,6 +103,38 @@ def test_a_full_queue_is_alive_while_others_are_answered(server, repository, con
                 break
     assert len(connection.errors) >= 3
     assert all("Exceeds maximum queue size" in error for error in connection.errors)
+
+
+def test_a_refused_row_is_sent_again_where_nobody_else_is_answered(
+    server, repository, connection, wait_for
+):
+    waits_long = QUEUE.replace("100000", "2000000")
+    with (
+        served_echo(server, repository, "alone", waits_long),
+        InferenceServerClient(server.grpc_url) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        row = InferInput("x", [1, 1], "FP32").set_data_from_numpy(np.zeros((1, 1), np.float32))
+        other = client.async_infer("alone", [row], callback=lambda **_: None)
+        pending = "nv_inference_pending_request_count"
+        wait_for(lambda: scrape([server.metrics_url]).value(pending, model="alone"))
+        check = pool.submit(expect_answer, connection, "alone", 20)
+        wait_for(lambda: connection.errors)
+        other.cancel()
+        assert check.result() is None
+        assert connection.answered("alone", 20) == 1
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_answer_from_the_cache_does_not_hide_a_dead_step(tmp_path, protocol, sent):
+    write_echo(tmp_path / "echo", "dynamic_batching {}")
+    write_cached_echo(tmp_path / "cached", "echo")
+    with TritonServer(tmp_path, response_cache_bytes=2**20) as server:
+        connection = protocol(server)
+        for _ in range(2):
+            expect_answer(connection, "cached", timeout=20)
+        os.kill(stub_of(server, "echo"), sent)
+        assert is_dead(connection, "cached")
 
 
 def test_a_full_queue_before_a_stopped_model_is_dead(server, repository, connection, wait_for):

@@ -202,6 +202,16 @@ def test_an_address_without_metrics_is_an_error():
     assert "Traceback" not in result.output
 
 
+def test_an_address_may_end_with_a_slash(server):
+    address = server.metrics_url.removesuffix("metrics")
+    assert scrape([address]).samples.keys() == scrape([server.metrics_url]).samples.keys()
+
+
+def test_a_page_without_metrics_is_an_error(server):
+    with pytest.raises(ServerUnavailableError, match=r"Received: a page without a metric\."):
+        scrape([server.metrics_url.replace("metrics", "metric")])
+
+
 def test_a_port_of_grpc_has_no_metrics(server):
     with pytest.raises(ServerUnavailableError, match=r"Received: no HTTP, as from a port of gRPC"):
         scrape([server.grpc_url])
