@@ -18,6 +18,23 @@ from workflow.schema.column import Array
 # These call a function of the process that made them, which no server has.
 _OF_THIS_PROCESS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
+# These draw other numbers in each call, without a seed among their inputs.
+_DRAWS = {
+    "Multinomial",
+    "ParameterizedTruncatedNormal",
+    "RandomGamma",
+    "RandomPoisson",
+    "RandomPoissonV2",
+    "RandomShuffle",
+    "RandomStandardNormal",
+    "RandomUniform",
+    "RandomUniformInt",
+    "RngReadAndSkip",
+    "TruncatedNormal",
+}
+# Types of operations that change a variable begin so.
+_CHANGES = ("Assign", "ResourceScatter")
+
 # Numbers of a table that are looked at together.
 _BLOCK = 16_000_000
 
@@ -87,7 +104,8 @@ def expect_servable(function: Any) -> None:
     """Check that a graph runs outside of the process that made it, and has been trained to numbers.
 
     Raises:
-        TrainingError: it calls Python, or a weight is NaN or infinite.
+        TrainingError: it calls Python, its answers are others in each call, or a weight is NaN or
+            infinite.
     """
     if found := sorted(
         _OF_THIS_PROCESS.intersection(node.op for node in _nodes(function.graph.as_graph_def()))
@@ -97,7 +115,52 @@ def expect_servable(function: Any) -> None:
             f"Received: {', '.join(found)}, which calls Python, but the server does not have your "
             "code. Write tf.numpy_function and tf.py_function in TensorFlow or keras.ops."
         )
-    _expect_finite(function.variables)
+    needed = _ancestry(function.outputs)
+    read = {tensor.ref() for operation in needed for tensor in operation.inputs}
+    handles = {id(outer): inner.ref() for outer, inner in function.graph.captures}
+    # Others are only changed, such as those of a metric within a layer.
+    variables = [v for v in function.variables if handles.get(id(v.handle)) in read]
+    changed = {
+        operation.inputs[0].ref()
+        for operation in function.graph.get_operations()
+        if operation.type.startswith(_CHANGES)
+    }
+    _expect_repeatable(
+        [v.name for v in variables if handles[id(v.handle)] in changed],
+        sorted({operation.type for operation in needed} & _DRAWS),
+    )
+    _expect_finite(variables)
+
+
+def _expect_repeatable(changed: Iterable[str], draws: Iterable[str]) -> None:
+    """Refuse a network that answers the same rows otherwise in each call.
+
+    Args:
+        changed: names of the variables that it both reads and changes.
+        draws: types of its operations that draw random numbers.
+    """
+    found = [
+        *(f"the variable {name.removesuffix(':0')}, which each call changes" for name in changed),
+        *(f"{kind}, which draws random numbers" for kind in draws),
+    ]
+    if found:
+        raise TrainingError(
+            "Expected a network that answers the same rows alike in each call. "
+            f"Received: {'; '.join(found)}. Leave out counters, the state of an RNN, and random "
+            "numbers and their seeds, where a layer is called with training=False."
+        )
+
+
+def _ancestry(tensors: Iterable[Any]) -> set[Any]:
+    """The operations of a graph of which tensors are computed."""
+    found: set[Any] = set()
+    waiting = [tensor.op for tensor in tensors]
+    while waiting:
+        operation = waiting.pop()
+        if operation not in found:
+            found.add(operation)
+            waiting.extend(tensor.op for tensor in operation.inputs)
+    return found
 
 
 def call_on_cpu(function: Callable[..., Any], tensors: Mapping[str, Array]) -> dict[str, Array]:

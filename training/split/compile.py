@@ -63,7 +63,7 @@ def compile_model(
             `training.optimizers`, which update the batch's rows alone.
         loss: as in `model.compile`; several of one output are refused, where Keras takes the first alone.
         metrics: as in `model.compile`.
-        split: False restores Keras' own step.
+        split: False restores Keras' own step, as a later `model.compile` does.
         precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
             "float16", for which the loss is scaled. Variables, the last layers, the tables and
             layers such as Normalization stay float32; the others are made anew from their config,
@@ -117,10 +117,9 @@ def compile_model(
         expect_room_for_state(workers, model, optimizer)
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
     _reset([metrics, options.get("weighted_metrics")])
-    # Keras reads the attributes; without own ones the model has its class's methods.
-    loop.uninstall(model)
     replicas.install(model)
     if split:
+        loop.install_compile(model)
         # The lookups' vectors have that dtype where the layers take them, and so have their gradients.
         kind = tf.bfloat16 if policy == "mixed_bfloat16" else tf.float32
         exchange = Exchange(workers, model, kind) if workers.size > 1 else None

@@ -14,6 +14,9 @@ from training.private import origin
 from training.split.exchange import Exchange
 from training.split.step import taken
 
+_KINDS = ("train", "test", "predict")
+_REPLACED = [name for kind in _KINDS for name in (f"make_{kind}_function", f"{kind}_step")]
+
 
 def install(model: keras.Model, exchange: Exchange | None = None) -> None:
     """Give a compiled model a training function that lets the host run ahead of the GPU.
@@ -80,12 +83,19 @@ def install_lookups(model: keras.Model, exchange: Exchange) -> None:
     model.make_predict_function = make_predict_function
 
 
-def uninstall(model: keras.Model) -> None:
-    """Restore the model's own functions for training, evaluation and prediction."""
-    for kind in ("train", "test", "predict"):
-        for name in (f"make_{kind}_function", f"{kind}_step"):
+def install_compile(model: keras.Model) -> None:
+    """Let the model's own `compile` restore its own functions for training, evaluation and prediction.
+
+    The split step knows the loss, the metrics and the optimizer with which it was traced.
+    """
+
+    def by_keras(*args: Any, **kwargs: Any) -> None:
+        for name in ("compile", *_REPLACED):
             if origin(vars(model).get(name)) == "training":
                 del vars(model)[name]
+        model.compile(*args, **kwargs)
+
+    model.compile = by_keras
 
 
 class _TrainFunction:

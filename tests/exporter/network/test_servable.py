@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from exporter import ExportError, ServingOptions
 from exporter.plan.runtime import RUNTIMES
+from training import save_model
 
 
 def network(function, **output):
@@ -83,3 +84,84 @@ def test_weights_that_are_not_finite_are_refused(export):
     model.set_weights([kernel, bias * np.nan])
     with pytest.raises(ExportError, match=r"NaN or infinity in '.*bias.*train again"):
         export(model)
+
+
+class Counter(keras.layers.Layer):
+    def build(self, _):
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
+
+    def call(self, x):
+        self.count.assign_add(1.0)
+        return x * self.count
+
+
+class Noise(keras.layers.Layer):
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x))
+
+
+class SeededNoise(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(7)
+
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x), seed=self.seeds)
+
+
+class TensorFlowNoise(keras.layers.Layer):
+    def call(self, x):
+        return x + tf.random.normal(tf.shape(x))
+
+
+class Measured(keras.layers.Layer):
+    """Measures what it hands on, also in inference."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = keras.metrics.Mean(name="mean_price")
+
+    def call(self, x):
+        self.mean.update_state(x)
+        return x
+
+
+CHANGING = {
+    Counter: r"the variable \S*count, which each call changes",
+    Noise: r"the variable \S*seed_generator_state, which each call changes",
+    SeededNoise: r"the variable \S*seed_generator_state, which each call changes",
+    TensorFlowNoise: "RandomStandardNormal, which draws random numbers",
+}
+
+
+@pytest.mark.parametrize("layer", CHANGING)
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_network_whose_answers_change_is_refused(layer, runtime, export, tmp_path):
+    price = keras.Input((1,), name="price")
+    model = keras.Model(price, {"y": layer()(price)})
+    with pytest.raises(ExportError, match=f"alike in each call.*Received: {CHANGING[layer]}"):
+        export(model, serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "fused_tensorflow"])
+def test_a_metric_within_a_layer_is_served_with_it(runtime, export, tmp_path):
+    price = keras.Input((1,), name="price")
+    layer = Measured()
+    model = keras.Model(price, {"y": keras.layers.Dense(1)(layer(price))})
+    model.predict(np.float32([[np.nan]]), verbose=0)  # the metric's state is in no answer
+    assert np.isnan(layer.mean.result())
+    export(model, serving=ServingOptions(runtime=runtime))
+    save_model(model, tmp_path / "saved")
+    served = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    prices = np.float32([[1.0], [2.0]])
+    kernel, bias = model.get_weights()
+    np.testing.assert_allclose(served(price=prices)["y"], prices @ kernel + bias, rtol=1e-6)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_variable_that_a_layer_borrows_is_served_with_it(runtime, export):
+    prices = tf.Variable([[3.0]])
+    borrowed = keras.Variable([[2.0]])
+    model = network(lambda x: x * prices * borrowed, output_shape=(1,))
+    assert "y float32[N, 1]" in str(export(model, serving=ServingOptions(runtime=runtime)))

@@ -86,3 +86,51 @@ def test_a_metric_that_has_counted_before_begins_anew(which, split):
         still = keras.optimizers.SGD(0.0)  # predicts 0 for ever: the error is the label
         compile_model(model, still, "mse", split=split, **{which: [error]})
         assert model.fit(data, shuffle=False, verbose=0).history["error"] == [label]
+
+
+def one_table():
+    keras.utils.set_random_seed(3)
+    user = keras.Input((1,), name="userId", dtype="int64")
+    x = keras.layers.Flatten()(keras.layers.Embedding(50, 4)(user))
+    x = keras.layers.Dense(8, "relu")(x)
+    return keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_later_compile_of_keras_has_its_own_step(fitted, precision):
+    rng = np.random.default_rng(5)
+    users = {"userId": rng.integers(0, 50, (96, 1))}
+    labels = (users["userId"] % 2).astype("float32")
+    split, plain = one_table(), one_table()
+    compile_model(split, keras.optimizers.SGD(0.1), metrics=["auc"], precision=precision)
+    if fitted:
+        split.fit(users, labels, verbose=0)
+        split.evaluate(users, labels, verbose=0)
+        plain.set_weights(split.get_weights())
+    histories = []
+    for model in (split, plain):
+        model.compile(keras.optimizers.SGD(0.5), "mse", metrics=["mae"], run_eagerly=True)
+        histories.append(model.fit(users, labels, epochs=2, shuffle=False, verbose=0).history)
+    assert histories[0] == histories[1]
+    for one, other in zip(split.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert split.evaluate(users, labels, verbose=0) == plain.evaluate(users, labels, verbose=0)
+
+
+def test_after_a_compile_of_keras_the_step_can_be_split_again():
+    rng = np.random.default_rng(6)
+    users = {"userId": rng.integers(0, 50, (96, 1))}
+    labels = (users["userId"] % 2).astype("float32")
+    split, plain = one_table(), one_table()
+    compile_model(split, keras.optimizers.SGD(0.1))
+    split.compile("adam", "mse")
+    compile_model(split, keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+    plain.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+    histories = [
+        model.fit(users, labels, epochs=2, shuffle=False, verbose=0).history
+        for model in (split, plain)
+    ]
+    for name, values in histories[1].items():
+        np.testing.assert_allclose(histories[0][name], values, rtol=1e-5)
+    assert type(split.train_step).__module__.startswith("training.")
