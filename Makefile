@@ -24,7 +24,7 @@ endif
 # TensorFlow's start-up chatter hides the messages that matter.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help env docs demo test lint types contracts tests test-long test-gpu test-frameworks test-torch test-versions bench bench-scaling bench-serving bench-peers fuzz faults soak audit dist lock clean
+.PHONY: help env docs demo test lint types contracts tests test-long test-gpu test-frameworks test-torch test-versions test-numpy2 bench bench-scaling bench-serving bench-peers fuzz faults soak audit dist lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -131,6 +131,16 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 	$(UV) venv --quiet --allow-existing --python 3.11 $(RESOLVED)
 	$(UV) pip install --quiet --python $(RESOLVED)/bin/python -r build/$(RESOLUTION).txt --editable .
 	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest $(PARALLEL) -m "not long and not gpu" $(RESOLUTION_TESTS)
+
+# The embedded server needs an older numpy; who installs the package without the extra [serve] has this one.
+NUMPY2_TESTS ?= tests/workflow/expressions tests/workflow/ops tests/conformance tests/loader/batches tests/exporter/write
+test-numpy2:  ## The locked versions with NumPy 2 and without the server, in an environment of their own
+	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
+	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-numpy2
+	$(UV) pip sync --quiet --python $(VENV)-numpy2/bin/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
+	$(UV) pip uninstall --quiet --python $(VENV)-numpy2/bin/python nvidia-pytriton
+	$(UV) pip install --quiet --python $(VENV)-numpy2/bin/python --no-deps --no-build-isolation 'numpy==2.4.*' --editable .
+	$(VENV)-numpy2/bin/pytest $(PARALLEL) -m "not long and not gpu" $(NUMPY2_TESTS)
 
 docs: env  ## The site in build/site: guides, reference, figures; a broken link or an undocumented public name fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
