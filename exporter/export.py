@@ -183,7 +183,7 @@ def export_tensorflow_ensemble(
         sparse_max: the width of each list that the network takes as one input.
         version: the version folder of all models.
         nvtabular_backend: "python", the only remaining one.
-        cats: no longer needed: the network's inputs name the columns it takes.
+        cats: refused: the network's inputs name the columns it takes.
         conts: likewise.
         serving: how to serve it.
         storage_options: how to connect to the object store of `model_path`.

@@ -87,6 +87,7 @@ def test_models_and_optimizers_have_the_attributes_that_training_reads():
     model.compile("sgd", "mse", loss_weights=[0.5], metrics=["mae"])
     compiled = {"loss": "mse", "loss_weights": [0.5], "metrics": ["mae"], "weighted_metrics": None}
     assert model._compile_config.config.items() >= compiled.items(), told
+    assert model._compile_metrics is not None, told
     masked = keras.layers.Masking()(tf.zeros((1, 2, 3)))
     assert masked._keras_mask.shape == (1, 2), told
     for kind, names in {

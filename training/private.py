@@ -31,6 +31,11 @@ def compiled_with(model: keras.Model) -> dict[str, Any]:
     return dict(model._compile_config.config)  # noqa: SLF001
 
 
+def forget_metrics(model: keras.Model) -> None:
+    """Drop the metrics of the last `compile`, which Keras keeps if the next one names none."""
+    model._compile_metrics = None  # noqa: SLF001
+
+
 def layers_of(layer: keras.Layer) -> list[keras.Layer]:
     """A layer, or a model, and all layers inside it."""
     return list(layer._flatten_layers())  # noqa: SLF001

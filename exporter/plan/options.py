@@ -90,10 +90,10 @@ class ServingOptions(metaclass=OwnNames):
         onnxruntime: the version of onnxruntime of the server, as "1.23", if it is older than the one
             here, for "onnx" and "fused_onnx": a model of a newer opset, which that server would not
             load, is refused. From 1.17 on.
-        server_memory_gb: the memory that the server has for these models, in GB of 1e9 bytes, each
-            instance counted, and all twice, as while a new version loads beside the old one. An
-            export that needs more, by an estimate as of `report.memory`, is refused before anything
-            is written. None for no limit.
+        server_memory_gb: the memory that the server has for these models, in GB of 1e9 bytes. Each
+            instance counts, once for each of `keep_versions` and once more for a new version that
+            loads beside them. An export that needs more, by an estimate as of `report.memory`, is
+            refused before anything is written. None for no limit.
         other_fit: whether to export a network although another fit has made the features that it was
             trained on: only if the ids and numbers of both fits mean the same. Also whether a tower
             may be exported with items' vectors of another training.
@@ -249,6 +249,11 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         yield (
             f'Expected no onnxruntime: with runtime="{options.runtime}" the server runs none. '
             f'Received: {options.onnxruntime!r}. Use runtime="onnx" or "fused_onnx", or omit it.'
+        )
+    if options.server_memory_gb is not None and options.keep_versions is None:
+        yield (
+            "Expected a number for keep_versions beside server_memory_gb, since the server holds every "
+            "version that is kept. Received: None."
         )
     if options.golden_rows is not None and not options.warm_up:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."

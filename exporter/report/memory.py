@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from exporter.errors import ExportError
 from exporter.plan.model_spec import ModelSpec
@@ -31,8 +31,6 @@ _RUNTIME = {"tensorflow": 58e6, "onnxruntime": 29e6, "python": 21e6, INDEX_STEP:
 _ENTRY = {"tensorflow": (15, 60), "onnxruntime": (60, 420), "python": (15, 20)}
 # Bytes of the position of a list in its table.
 _OFFSET = 8
-# Versions in memory while a new one loads.
-_VERSIONS = 2
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,9 @@ def expect_server_memory(plan: Plan, network: Network) -> None:
     if options.server_memory_gb is None:
         return
     memory = planned_memory(plan, network)
-    needed = _VERSIONS * sum(
+    # A new version loads beside those that are kept, which the server holds as well.
+    versions = 1 + cast("int", options.keep_versions)
+    needed = versions * sum(
         model.instances * memory[model.name].own + memory[model.name].mapped
         for model in _served(plan)
     )
@@ -118,8 +118,9 @@ def expect_server_memory(plan: Plan, network: Network) -> None:
     raise ExportError(
         f"Expected models for server_memory_gb={options.server_memory_gb:g}. Received: weights and "
         f"vocabularies of {tables / 1e9:,.3g} GB, for which the server needs {needed / 1e9:,.3g} GB: "
-        f"{instances} as instances, and each {_VERSIONS} times while a new version loads beside the "
-        "old one. Use fewer instances (network_instances, preprocess_instances), "
+        f"{instances} as instances, and each {versions} times while a new version loads beside those "
+        f"of keep_versions={options.keep_versions}. Use fewer versions (keep_versions=1, without a "
+        "rollback), fewer instances (network_instances, preprocess_instances), "
         f"{from_disk}{advice if is_copied and shared else ''}"
         "narrower vectors (max_embedding_dim), fewer ids (ops.Categorify(max_size=...), "
         "ops.HashBucket), or a server with more memory. Nothing was written."

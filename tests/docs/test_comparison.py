@@ -35,6 +35,8 @@ def answer(cell):
 
 def test_every_feature_has_a_row():
     assert [number for number, _ in rows()] == list(range(1, 100))
+    guides = "".join(guide.read_text() for guide in PAGE.parent.glob("guide/*.md"))
+    assert set(re.findall(r"(\d+) features", guides)) == {str(len(rows()))}
 
 
 @pytest.mark.parametrize(("number", "cells"), rows(), ids=lambda value: str(value)[:40])

@@ -34,7 +34,7 @@ def test_the_server_answers_with_version_2(two_versions):
         assert check_parity(client, second.workflow, second.model, second.rows)
         assert not check_parity(client, first.workflow, first.model, first.rows)
         assert client.contract.generation == verify(repository, "movielens", version=2)
-        # The steps of version 1 fit the same configs, so they stay loadable by name.
+        # The steps of version 1 fit the same configs, so they stay loaded, and can be asked by name.
         with EnsembleClient(server.grpc_url, "movielens_nvt", model_version="1") as old:
             assert old.predict(first.rows).equals(
                 first.workflow.transform(first.rows).select(old_names(old)).collect()

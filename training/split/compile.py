@@ -15,6 +15,7 @@ from training.gpu import has_gpu
 from training.optimizers.rows import SparseRows
 from training.parallel import Workers
 from training.parallel.workers import expect_workers
+from training.private import forget_metrics
 from training.sharding.layout import layout_of
 from training.sharding.room import expect_room_for_state
 from training.split import loop, replicas
@@ -115,6 +116,7 @@ def compile_model(
         _expect_rows_alone(workers, optimizer, precision)
     if model.built and not optimizer.built and (is_divided or workers.size == 1):
         expect_room_for_state(workers, model, optimizer)
+    forget_metrics(model)
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
     _reset([metrics, options.get("weighted_metrics")])
     replicas.install(model)

@@ -18,8 +18,8 @@ class Clip(Operator):
     """Move values below `min_value` or above `max_value` to that bound.
 
     A column keeps its dtype: a lower bound of 0.5 raises integers to at least 1, and a bound
-    outside the dtype's range has no effect. Null stays null, infinity becomes the bound. Each
-    element of a list is clipped.
+    outside the dtype's range is the nearest value in it, so that a lower bound of 300 makes each
+    int8 127. Null stays null, infinity becomes the bound. Each element of a list is clipped.
 
     Args:
         min_value: the lower bound, or None.

@@ -240,7 +240,7 @@ def test_memory_counts_the_index_once_for_all_instances(workflow, tower, files, 
     file = tmp_path / "shop_items" / "1" / "items.faiss"
     assert report.memory["shop_items"].mapped == file.stat().st_size
     each = {model.name: report.memory[model.name] for model in report.plan.steps}
-    needed = 2 * sum(
+    needed = 3 * sum(
         memory.own * (1 if name == "shop_nvt" else 3) + memory.mapped
         for name, memory in each.items()
     )

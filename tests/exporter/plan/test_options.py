@@ -116,6 +116,10 @@ def test_where_nothing_is_set_the_report_says_so(export):
             'preprocess_instances: runtime="fused_onnx" is one model.*Use network_instances',
         ),
         ({"warm_up": False, "golden_rows": {"a": [1]}}, "Leave warm_up=True"),
+        (
+            {"server_memory_gb": 8, "keep_versions": None},
+            "Expected a number for keep_versions beside server_memory_gb",
+        ),
         ({"onnxruntime": "1.16.3"}, r"from 1\.17 on, .* preprocessing\. Received: '1\.16\.3'"),
         ({"onnxruntime": 1.18}, r"Expected onnxruntime as text.*Received: 1\.18"),
         ({"onnxruntime": "26.01"}, "such as .1.23.*Received: '26.01'"),

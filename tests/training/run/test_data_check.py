@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from loader import KerasSequenceLoader, LoaderError
-from training import TrainingError, models, train
+from training import TrainingError, compile_model, models, train
 from training.run.data_check import check_data
 
 
@@ -174,6 +174,18 @@ def test_a_class_that_the_output_does_not_have_is_named(
 def test_metrics_by_name(model, batches):
     report = train(model, batches(64, 64), metrics=["auc", "accuracy"])
     assert set(report.history) == {"auc", "accuracy", "loss"}
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_metrics_of_an_earlier_run_are_not_those_of_the_next(model, batches, split):
+    """Keras' own `compile` keeps them where the next call names none."""
+    train(model, batches(64, 64), metrics=["auc", "accuracy"], split=split)
+    report = train(model, batches(64, 64), loss="mean_squared_error", split=split)
+    assert set(report.history) == {"loss"}
+    train(model, batches(64, 64), split=split)
+    assert set(train(model, batches(64, 64), metrics=[], split=split).history) == {"loss"}
+    compile_model(model, "adam", split=split)
+    assert set(model.evaluate(batches(64, 64), return_dict=True, verbose=0)) == {"loss"}
 
 
 def test_rare_positives_can_count_for_more(model, batches, rows):
