@@ -354,6 +354,23 @@ def test_a_matrix_without_columns_is_told_which_there_are(refused):
     )
 
 
+@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
+@pytest.mark.parametrize("kind", [TensorProto.BOOL, TensorProto.INT64, TensorProto.STRING])
+def test_whole_numbers_and_texts_that_depend_on_other_rows(kind, runtime, refused):
+    """Whether a price is the highest one of the request."""
+    nodes = [
+        helper.make_node("ReduceMax", ["price", "rows"], ["most"]),
+        helper.make_node("Equal", ["price", "most"], ["is_most"]),
+        helper.make_node("Cast", ["is_most"], ["y"], to=kind),
+    ]
+    rows = numpy_helper.from_array(np.array([0]), "rows")
+    network = model_of(nodes, X, Y, [rows], y=kind)
+    refused_with(
+        refused(network, runtime=runtime, max_batch_size=8),
+        r"each row of a request by itself.*max_batch_size=8 .*golden row .* alone, and another",
+    )
+
+
 def test_int8_does_not_hold_every_id(refused):
     network = model_of(
         [helper.make_node("Cast", ["user"], ["y"], to=TensorProto.FLOAT)],
