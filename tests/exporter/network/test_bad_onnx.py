@@ -190,6 +190,15 @@ NETWORKS = {
         ),
         r"output 'y' .*\(N, k\) or \(N\).* Received: float32 \(2, 1, 1\) for 2 rows and \(3, 1, 1\)",
     ),
+    "an output without columns": (
+        lambda: model_of(
+            [helper.make_node("Slice", ["price", "end", "end", "columns"], ["y"])],
+            X,
+            {"y": ["N", 0]},
+            [numpy_helper.from_array(np.array([n]), name) for n, name in ((0, "end"), (1, "columns"))],
+        ),
+        r"one column or more, .*Received: y float32 \[N, 0\]\. Leave it out",
+    ),
     "an output for all rows": (
         lambda: model_of(
             [helper.make_node("ReduceSum", ["price"], ["y"], keepdims=1)], X, {"y": [1, 1]}
@@ -276,6 +285,12 @@ def test_an_output_of_keras_named_as_its_input_is_refused_by_that_name(refused):
     cost = keras.Input((1,), name="cost")
     network = keras.Model({"cost": cost}, {"cost": cost * 2.0})
     refused_with(refused(network, own, runtime="fused_onnx"), "Received: .*'cost'. Rename one")
+
+
+def test_an_output_of_keras_without_columns_is_refused(refused):
+    price = keras.Input((1,), name="price")
+    network = keras.Model({"price": price}, {"y": price, "none": price[:, :0]})
+    refused_with(refused(network), r"one column or more, .*Received: none float32 \[N, 0\]")
 
 
 def refused_with(text, reason):
