@@ -112,7 +112,8 @@ def _expect_rows_alone(
                 "Expected a network that answers each row of a request by itself, since with "
                 f"max_batch_size={joined} the server joins requests of different clients. Received: one "
                 f"answer to the {shown} alone, and another one beside other rows. Export the network in "
-                "evaluation mode, as PyTorch's model.eval(), or with max_batch_size=0."
+                "evaluation mode, as PyTorch's model.eval(), quantize it by onnxruntime's quantize_static "
+                "in place of quantize_dynamic, or set max_batch_size=0."
             )
         warnings.warn(
             f"The network answers the {shown} differently alone and beside other rows, so that an answer "

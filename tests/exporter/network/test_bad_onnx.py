@@ -195,7 +195,10 @@ NETWORKS = {
             [helper.make_node("Slice", ["price", "end", "end", "columns"], ["y"])],
             X,
             {"y": ["N", 0]},
-            [numpy_helper.from_array(np.array([n]), name) for n, name in ((0, "end"), (1, "columns"))],
+            [
+                numpy_helper.from_array(np.array([n]), name)
+                for n, name in ((0, "end"), (1, "columns"))
+            ],
         ),
         r"one column or more, .*Received: y float32 \[N, 0\]\. Leave it out",
     ),
@@ -383,6 +386,18 @@ def test_whole_numbers_and_texts_that_depend_on_other_rows(kind, runtime, refuse
     refused_with(
         refused(network, runtime=runtime, max_batch_size=8),
         r"each row of a request by itself.*max_batch_size=8 .*golden row .* alone, and another",
+    )
+
+
+def test_a_network_that_is_quantized_by_the_request(refused):
+    """As `quantize_dynamic` writes it: the scale is that of all rows."""
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["price"], ["small", "scale", "zero"]),
+        helper.make_node("DequantizeLinear", ["small", "scale", "zero"], ["y"]),
+    ]
+    refused_with(
+        refused(model_of(nodes, X, Y), max_batch_size=8),
+        "each row of a request by itself.*quantize_static in place of quantize_dynamic",
     )
 
 
