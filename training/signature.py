@@ -46,6 +46,9 @@ class ModelSignature(metaclass=OwnNames):
         inputs: in the order of `model.inputs`.
         outputs: in the order of `model.outputs`.
 
+    Raises:
+        TrainingError: an output without columns, which Triton's config cannot have.
+
     Example:
         >>> user = TensorSpec("userId", "int32", (None, 1))
         >>> print(ModelSignature((user,), (TensorSpec("output", "float32", (None, 1)),)))
@@ -54,6 +57,14 @@ class ModelSignature(metaclass=OwnNames):
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+
+    def __post_init__(self) -> None:
+        for spec in self.outputs:
+            if 0 in spec.shape:
+                raise TrainingError(
+                    "Expected outputs of the network of one column or more, since Triton serves no "
+                    f"others. Received: {spec}. Leave it out of the network's outputs."
+                )
 
     def __str__(self) -> str:
         """Inputs and outputs on one line."""

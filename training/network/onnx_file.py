@@ -145,7 +145,9 @@ class OnnxFile:
                     "Expected a network without control flow, whose operations are the same for "
                     f"every request. Received: {node.op_type} {node.name!r} in {self._where}. Export "
                     "it in evaluation mode and by tracing, or write it with Where; in place of PyTorch's "
-                    "EmbeddingBag, which becomes a loop, sum an Embedding of padded lists."
+                    "EmbeddingBag, which becomes a loop, sum an Embedding of padded lists; for scikit-learn's "
+                    "nearest neighbors and Gaussian processes use skl2onnx.to_onnx(..., "
+                    "options={KNeighborsClassifier: {'optim': 'cdist'}})."
                 )
         if graph.sparse_initializer:
             raise TrainingError(

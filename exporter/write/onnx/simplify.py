@@ -183,11 +183,14 @@ class _Simpler:
             wide = before is not None and before.dtype == TensorProto.INT64
             return node.input[0] if wide else None
         if node.op_type == "Add" and node.input[1] in self.facts.constants:
+            wide = f"{name}/wide"
+            if wide in self._made_by:  # for another gather
+                return wide
             positions = self._wide(node.input[0])
             if positions is not None:
                 added = self.facts.constants[node.input[1]].astype(np.int64)
                 constant = self._constant(f"{name}/added", added)
-                return self._add("Add", f"{name}/wide", positions, constant)
+                return self._add("Add", wide, positions, constant)
         return None
 
 

@@ -190,6 +190,18 @@ NETWORKS = {
         ),
         r"output 'y' .*\(N, k\) or \(N\).* Received: float32 \(2, 1, 1\) for 2 rows and \(3, 1, 1\)",
     ),
+    "an output without columns": (
+        lambda: model_of(
+            [helper.make_node("Slice", ["price", "end", "end", "columns"], ["y"])],
+            X,
+            {"y": ["N", 0]},
+            [
+                numpy_helper.from_array(np.array([n]), name)
+                for n, name in ((0, "end"), (1, "columns"))
+            ],
+        ),
+        r"one column or more, .*Received: y float32 \[N, 0\]\. Leave it out",
+    ),
     "an output for all rows": (
         lambda: model_of(
             [helper.make_node("ReduceSum", ["price"], ["y"], keepdims=1)], X, {"y": [1, 1]}
@@ -278,6 +290,12 @@ def test_an_output_of_keras_named_as_its_input_is_refused_by_that_name(refused):
     refused_with(refused(network, own, runtime="fused_onnx"), "Received: .*'cost'. Rename one")
 
 
+def test_an_output_of_keras_without_columns_is_refused(refused):
+    price = keras.Input((1,), name="price")
+    network = keras.Model({"price": price}, {"y": price, "none": price[:, :0]})
+    refused_with(refused(network), r"one column or more, .*Received: none float32 \[N, 0\]")
+
+
 def refused_with(text, reason):
     with pytest.raises(ValueError, match=reason):
         raise ValueError(text)
@@ -351,6 +369,35 @@ def test_a_matrix_without_columns_is_told_which_there_are(refused):
     refused_with(
         refused(matrix(3)),
         r"'features' .* has 3 columns; .* none of this name.*columns=\{input: \[column.*makes user, genres",
+    )
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
+@pytest.mark.parametrize("kind", [TensorProto.BOOL, TensorProto.INT64, TensorProto.STRING])
+def test_whole_numbers_and_texts_that_depend_on_other_rows(kind, runtime, refused):
+    """Whether a price is the highest one of the request."""
+    nodes = [
+        helper.make_node("ReduceMax", ["price", "rows"], ["most"]),
+        helper.make_node("Equal", ["price", "most"], ["is_most"]),
+        helper.make_node("Cast", ["is_most"], ["y"], to=kind),
+    ]
+    rows = numpy_helper.from_array(np.array([0]), "rows")
+    network = model_of(nodes, X, Y, [rows], y=kind)
+    refused_with(
+        refused(network, runtime=runtime, max_batch_size=8),
+        r"each row of a request by itself.*max_batch_size=8 .*golden row .* alone, and another",
+    )
+
+
+def test_a_network_that_is_quantized_by_the_request(refused):
+    """As `quantize_dynamic` writes it: the scale is that of all rows."""
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["price"], ["small", "scale", "zero"]),
+        helper.make_node("DequantizeLinear", ["small", "scale", "zero"], ["y"]),
+    ]
+    refused_with(
+        refused(model_of(nodes, X, Y), max_batch_size=8),
+        "each row of a request by itself.*quantize_static in place of quantize_dynamic",
     )
 
 

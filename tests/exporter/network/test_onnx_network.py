@@ -269,6 +269,30 @@ def test_encoded_numbers_and_columns_that_are_computed_on(export):
     assert ask(hour=[7, 5, 0])["y"].tolist() == [[-5], [-3], [-7]]
 
 
+def test_two_tables_at_the_same_moved_ids(export):
+    """The ids are computed as int64 once, where the network does so as int32."""
+    nodes = [
+        helper.make_node("Cast", ["user"], ["id"], to=TensorProto.INT32),
+        helper.make_node("Add", ["id", "one"], ["place"]),
+        helper.make_node("Gather", ["wide", "place"], ["first"]),
+        helper.make_node("Gather", ["deep", "place"], ["second"]),
+        helper.make_node("Add", ["first", "second"], ["sum"]),
+        helper.make_node("Reshape", ["sum", "flat"], ["y"]),
+    ]
+    tables = {"wide": np.arange(9) * 10, "deep": np.arange(9) % 2, "flat": np.array([-1])}
+    constants = {"one": np.array([1], np.int32), **tables}
+    network = model_of(
+        nodes,
+        {"user": ["N", 1]},
+        {"y": ["N"]},
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        dtype=TensorProto.INT64,
+    )
+    ask = asked(export(network, runtime="fused_onnx"))
+    # The ids of a, c and of an unknown user are 3, 5 and 2.
+    assert ask(user=["a", "c", "new"])["y"].tolist() == [[40], [60], [31]]
+
+
 def test_what_is_added_to_encoded_columns_is_added_once(export):
     """Also if the sum is an output itself."""
     add = helper.make_node("Add", ["ids", "offsets"], ["moved"])

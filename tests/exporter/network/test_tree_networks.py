@@ -11,11 +11,13 @@ from skl2onnx import to_onnx
 from skl2onnx.common import data_types as sklearn_types
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from exporter import ExportError, ServingOptions, export_ensemble
 from serving import EnsembleClient, TritonServer, check_parity
+from training.network.onnx_network import OnnxModelFile
 from workflow import Workflow, ops
 
 ORDER = ["hour", "price", "city"]
@@ -138,6 +140,23 @@ def test_zipmap_is_refused_with_the_remedy(workflow, features, rows, tmp_path):
         ExportError, match=r"'probabilities' .*a sequence of dictionaries\. .*zipmap=False"
     ):
         export(convert_lightgbm(trees, initial_types=KIND), workflow, tmp_path)
+
+
+def test_nearest_neighbors_without_a_loop(workflow, features, rows, tmp_path):
+    """A distance is a loop in plain ONNX, and one operation of onnxruntime's."""
+    whole, hours = features[:, [0, 2]], rows["hour"].to_numpy()
+    kind = [("features", sklearn_types.FloatTensorType([None, 2]))]
+    neighbors = KNeighborsRegressor(1).fit(whole, hours)
+    columns = {"features": ["hour", "city"]}
+    with pytest.raises(ExportError, match=r"Received: Scan .*nearest neighbors .*'optim': 'cdist'"):
+        export(to_onnx(neighbors, initial_types=kind), workflow, tmp_path, columns=columns)
+    network = to_onnx(
+        neighbors, initial_types=kind, options={KNeighborsRegressor: {"optim": "cdist"}}
+    )
+    export(network, workflow, tmp_path, columns=columns, max_batch_size=8)
+    # The hour is one of the two columns.
+    answered = OnnxModelFile(network).predict_on_batch({"features": whole})["variable"]
+    np.testing.assert_allclose(answered.ravel(), hours, atol=CLOSE)
 
 
 def test_trees_that_ask_for_a_further_column(workflow, features, rows, tmp_path):
