@@ -58,19 +58,19 @@ class StreamRegistry:
         return np.int64(0)
 
 
-def _alive(weak: weakref.ref[StreamRegistry]) -> StreamRegistry:
-    streams = weak()
-    if streams is None:
+def _alive(weak: weakref.ref[GeneratorFunctions]) -> GeneratorFunctions:
+    functions = weak()
+    if functions is None:
         raise LoaderError(
             "Expected the loader to live for as long as datasets made from it are read. "
             "Received: a loader that was dropped. Keep it in a variable."
         )
-    return streams
+    return functions
 
 
-def _close(weak: weakref.ref[StreamRegistry], token: Any) -> Any:
-    streams = weak()
-    return np.int64(0) if streams is None else streams.close(token)
+def _close(weak: weakref.ref[GeneratorFunctions], token: Any) -> Any:
+    functions = weak()
+    return np.int64(0) if functions is None else functions.streams.close(token)
 
 
 class GeneratorFunctions:
@@ -84,12 +84,12 @@ class GeneratorFunctions:
     def __init__(self, streams: StreamRegistry, transport: Transport) -> None:
         token = tf.TensorSpec((None, 0), tf.float32)
         # TensorFlow keeps Python functions for as long as the process lives. They must not keep the
-        # loader, its data and its threads alive.
-        self._streams = streams
-        weak = weakref.ref(streams)
+        # loader, its columns, its data and its threads alive.
+        self.streams = streams
+        weak = weakref.ref(self)
 
         def next_parts(token: Any) -> list[Any]:
-            return transport.arrange(_alive(weak).next(token))
+            return _alive(weak).next_parts(token)
 
         def next_batch(token: tf.Tensor) -> list[tf.Tensor]:
             tensors = transport.call(next_parts, [token])
@@ -97,8 +97,11 @@ class GeneratorFunctions:
                 tensor.set_shape(spec.shape)
             return tensors
 
+        def open_now() -> Any:
+            return _alive(weak).streams.open()
+
         def open_stream() -> tf.Tensor:
-            return tf.numpy_function(lambda: _alive(weak).open(), [], tf.float32)
+            return tf.numpy_function(open_now, [], tf.float32)
 
         def close_stream(token: tf.Tensor) -> tf.Tensor:
             return tf.numpy_function(lambda token: _close(weak, token), [token], tf.int64)
@@ -109,6 +112,10 @@ class GeneratorFunctions:
         ).get_concrete_function(token)
         self._close = tf.function(close_stream, autograph=False).get_concrete_function(token)
         self._transport = transport
+
+    def next_parts(self, token: Any) -> list[Any]:
+        """The parts of a stream's next batch."""
+        return self._transport.arrange(self.streams.next(token))
 
     def dataset(self) -> tf.data.Dataset:
         """A new dataset over the streams.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -19,6 +19,9 @@ from .inspection import Inspection
 from .measure import MOST_VALUES, measure
 from .text import NO_VALUES
 
+# Columns of few rows are read together, as each query reads the footer, which describes all columns.
+_HELD_VALUES = 2**18
+
 
 def inspect_dataset(
     data: Any,
@@ -30,8 +33,9 @@ def inspect_dataset(
 ) -> Inspection:
     """Count and measure the columns of raw data: types, values, skew, nulls and lists.
 
-    The data is read once or twice for each column, in a stream; in memory are the different
-    values of one column at a time.
+    The data is read a few times for each column, in a stream; in memory are the different values
+    of one column at a time. Where two or more columns have at most 262,144 values together, they
+    are read at once, into memory.
 
     Args:
         data: as for `Workflow.fit`: paths, a folder or a glob of parquet, CSV or TSV, or a frame.
@@ -69,7 +73,10 @@ def inspect_dataset(
     found, unreadable = _schemas(source, wanted)
     with source.errors("The data cannot be inspected"):
         rows = int(source.frame.select(pl.len()).collect(engine="streaming").item())
-        facts = tuple(measure(source, column, top, most_values) for column in found)
+        facts = tuple(
+            measure(frame, column, top, most_values)
+            for column, frame in _with_frames(source, found, rows)
+        )
     return Inspection(rows, facts, unreadable)
 
 
@@ -108,6 +115,22 @@ def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], 
         except SchemaError as error:
             unreadable[name] = str(error)
     return found, unreadable
+
+
+def _with_frames(
+    source: Source, columns: Sequence[ColumnSchema], rows: int
+) -> Iterator[tuple[ColumnSchema, pl.LazyFrame]]:
+    """Each column with a frame that has it alone."""
+    together = max(_HELD_VALUES // max(rows, 1), 1)
+    for start in range(0, len(columns), together):
+        some = columns[start : start + together]
+        frame = source.select(column.name for column in some).sound().frame
+        if len(some) == 1:
+            yield some[0], frame
+            continue
+        held = frame.collect(engine="streaming")
+        for column in some:
+            yield column, held.select(column.name).lazy()
 
 
 def _is_null(dtype: pl.DataType) -> bool:

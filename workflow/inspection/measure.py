@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from workflow.data.sources import Source
 from workflow.expressions.polars.series import microseconds
 from workflow.schema.schema import ColumnSchema
 
@@ -24,18 +23,18 @@ _VALUE = pl.col("value")
 
 
 def measure(
-    source: Source, column: ColumnSchema, top: int, most_values: int = MOST_VALUES
+    frame: pl.LazyFrame, column: ColumnSchema, top: int, most_values: int = MOST_VALUES
 ) -> ColumnInspection:
-    """Facts about a column of a source.
+    """Facts about a column of a frame.
 
     Args:
-        source: the data.
+        frame: the data.
         column: the schema of the column.
         top: how many of the most frequent values are kept.
         most_values: the number of different values that are counted at most, approximately; of
             more, a part that a hash chooses.
     """
-    rows = _rows(source, column)
+    rows = _rows(frame, column)
     # A null list is a null row, an empty one has no elements.
     nulls = int(_collect(rows.select(_VALUE.null_count())).item())
     values, lengths = rows, np.zeros(0, np.int64)
@@ -67,8 +66,7 @@ def measure(
     )
 
 
-def _rows(source: Source, column: ColumnSchema) -> pl.LazyFrame:
-    frame = source.select([column.name]).sound().frame
+def _rows(frame: pl.LazyFrame, column: ColumnSchema) -> pl.LazyFrame:
     value = pl.col(column.name)
     dtype = frame.collect_schema()[column.name]
     if isinstance(dtype, pl.Array):

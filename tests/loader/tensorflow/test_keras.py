@@ -1,7 +1,10 @@
 """Keras 3 takes a loader as it is."""
 
+import gc
+
 import keras
 import numpy as np
+import polars as pl
 import pytest
 import tensorflow as tf
 
@@ -225,6 +228,23 @@ def test_no_thread_of_tensorflows_tunes_the_dataset(train, part):
         "as_dataset": train.as_dataset(),
     }
     assert parts[part].options().autotune.enabled is False
+
+
+def test_what_a_dropped_loader_leaves_does_not_grow_with_its_columns(tmp_path):
+    # TensorFlow keeps the functions that it has called.
+    columns = [f"x{n}" for n in range(200)]
+    pl.DataFrame({name: [0.0, 1.0] for name in columns}).write_parquet(tmp_path / "a.parquet")
+
+    def left():
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(4):
+            next(iter(KerasSequenceLoader(tmp_path, batch_size=1, cont_names=columns)))
+            gc.collect()
+        return len(gc.get_objects()) - before
+
+    left()  # what is imported and made once
+    assert left() < 4 * len(columns)
 
 
 def test_direct_and_compiled_iterators_give_the_same(valid):

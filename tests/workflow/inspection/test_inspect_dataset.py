@@ -183,6 +183,25 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     assert int(result.stdout) < 100
 
 
+def test_many_columns_of_few_rows_are_read_together():
+    read = []
+
+    def seen(frame):
+        read.append(frame.width)
+        return frame
+
+    wide = pl.DataFrame({f"x{n}": [n, None, n + 1] for n in range(60)})
+    wide = wide.with_columns(pl.format("t{}", pl.all()).name.prefix("t"))
+    wide = wide.with_columns(pl.concat_list("x0", "x1").alias("l"))
+    inspection = inspect_dataset(wide.lazy().map_batches(seen, schema=wide.schema))
+    assert len(read) < 5
+    assert inspection.rows == 3
+    assert {column.name: column.nulls for column in inspection.columns} == {
+        name: wide[name].null_count() for name in wide.columns
+    }
+    assert inspection["x7"].common == [[7, 1], [8, 1]]
+
+
 def test_it_is_saved_and_loaded(inspection, tmp_path):
     inspection.save(tmp_path / "facts.json")
     assert Inspection.load(tmp_path / "facts.json") == inspection

@@ -58,7 +58,8 @@ def masks_of(columns: Sequence[TensorColumn], mask: Callable[[Any], Any]) -> lis
     """
     alike: dict[Any, list[int]] = defaultdict(list)
     for place, column in enumerate(columns):
-        alike[place if column.is_list else column.values.dtype].append(place)
+        # Not the dtype itself, which equals a number: tf.int64 == 9.
+        alike[place if column.is_list else column.values.dtype.name].append(place)
     made: dict[int, Any] = {}
     for places in alike.values():
         values = [columns[place].values for place in places]

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from movie_rows import SERVED, TRAIN, assert_answers, make_workflow, program_of, wire_tensors
 
-from workflow import Workflow
+from workflow import Workflow, ops
 from workflow.expressions.language.tree import constant, source
 from workflow.expressions.language.types import Type
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
@@ -54,6 +54,21 @@ def as_tensors(program, frame: pl.DataFrame) -> dict[str, tf.Tensor]:
 def test_saved_model_answers_what_transform_gives(workflow, served, rows):
     program = program_of(workflow)
     answer = served(as_tensors(program, rows))
+    assert_answers(program, answer, workflow.transform(rows).collect())
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_lists_may_stand_at_any_place_among_many_columns(text, tmp_path):
+    # The numbers of TensorFlow's dtypes, such as 9 of int64, are no places of columns.
+    rows = pl.DataFrame({f"c{n:02}": [n, None, 3] for n in range(24)})
+    lists = [f"c{n:02}" for n in range(5, 24, 2)]
+    rows = rows.with_columns(pl.concat_list(name, name) for name in lists)
+    if text:
+        scalars = pl.all().exclude(lists).cast(pl.String)
+        rows = rows.with_columns(scalars, pl.col(lists).cast(pl.List(pl.String)))
+    workflow = Workflow(rows.columns >> ops.Categorify()).fit(rows)
+    program = program_of(workflow)
+    answer = save_and_load(program, tmp_path)(as_tensors(program, rows))
     assert_answers(program, answer, workflow.transform(rows).collect())
 
 
