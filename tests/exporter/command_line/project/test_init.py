@@ -1,6 +1,8 @@
 """A new project's files work at once, from made-up data to the proof."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import Distribution
@@ -56,6 +58,24 @@ def test_its_first_targets_work(project):
     assert Workflow.load(project / "workflow").output_schema["clicked"].tags == ("target",)
     # Nothing is made twice.
     assert "up to date" in make(project, "valid/_schema.json")
+
+
+def test_files_of_ones_own_stay_though_they_are_older(project):
+    mine = pl.DataFrame({"user": [1], "item": ["a"], "price": [2.0], "clicked": [0]})
+    (project / "raw").mkdir()
+    mine.write_parquet(project / "raw" / "train.parquet")
+    os.utime(project / "raw" / "train.parquet", (0, 0))  # as `mv` and `cp -p` leave it
+    make(project, "raw/train.parquet")
+    make(project, "raw/valid.parquet")
+    assert pl.read_parquet(project / "raw" / "train.parquet").equals(mine)
+    assert pl.read_parquet(project / "raw" / "valid.parquet").height == 2_000
+
+
+def test_a_run_that_was_killed_before_the_data_is_made_again(project):
+    make(project, "fit")
+    shutil.rmtree(project / "train")  # `fit` saves the workflow first
+    make(project, "valid/_schema.json")
+    assert pl.read_parquet(project / "train" / "*.parquet").height == 20_000
 
 
 BARE = {"PATH": "/usr/bin:/bin"}
