@@ -78,6 +78,22 @@ def test_a_run_that_was_killed_before_the_data_is_made_again(project):
     assert pl.read_parquet(project / "train" / "*.parquet").height == 20_000
 
 
+@pytest.mark.parametrize("target", ["train/_schema.json", "models/shop/config.pbtxt"])
+def test_what_was_made_outlives_an_error_behind_it(project, target):
+    file = project / target
+    for ready in ("features.py", "raw/train.parquet", "raw/valid.parquet", "train/_schema.json"):
+        if ready != target:
+            (project / ready).parent.mkdir(exist_ok=True)
+            (project / ready).touch()
+    (project / "late").write_text(f'#!/bin/sh\nmkdir -p "{file.parent}"\n>"{file}"\nexit 1\n')
+    (project / "late").chmod(0o755)
+    skipped = [f"--assume-old={name}" for name in ("valid/_schema.json", "model.keras")]
+    words = ["make", target, *skipped, "ENSEMBLE=./late"]
+    result = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert file.is_file()
+
+
 BARE = {"PATH": "/usr/bin:/bin"}
 
 
