@@ -386,19 +386,20 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     ) -> list[Any]:
         """Fit, and write the result of `fit_transform` as `transform_to_parquet` does.
 
-        With `save_to`, a folder, the fitted workflow is saved before the data is written, so that
-        no data is there without its workflow.
+        With `save_to`, a folder, the fitted workflow is saved before the data is there, and not if
+        another run writes into `folder`, so that no data is there without its workflow.
         """
         options = options_of(data, storage_options) if is_url(folder) else storage_options
 
         def write(local: str | os.PathLike[str]) -> list[Path]:
             sink = _sink(local, data, rows_per_file, compression, seed if shuffle else None)
+            if save_to is not None:
+                # Not before: the folder may be another run's, whose workflow this one would replace.
+                sink = replace(sink, once_held=partial(self.save, save_to))
             with showing("fit", progress=progress):
                 expect_client(client, data)
                 source = self._evaluated(Source.of(data, engine, options), schema, engine)
                 self._fit(source, schema, engine, client)
-            if save_to is not None:
-                self.save(save_to)
             with showing("transform", progress=progress):
                 if not any(isinstance(o, OutOfFoldOperator) for o in self.operators):
                     return write_outputs(self, sink, source, engine, client)

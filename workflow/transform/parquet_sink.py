@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -23,7 +24,7 @@ from workflow.progress.stage import advance, at_work
 from workflow.schema.python_number import make_fields_plain
 from workflow.schema.schema import Schema
 
-from .dataset_run import run_into
+from .dataset_run import DatasetRun, run_into
 from .pieces_in_order import in_order
 from .shuffle import shuffled
 
@@ -47,6 +48,7 @@ class ParquetSink:
         rows_per_file: the rows of a file; the last one may have fewer.
         compression: "snappy", "zstd", "lz4" or "uncompressed".
         seed: seed of the shuffle; None keeps the rows in order.
+        once_held: called when no other run can write into the folder, before a file is published.
 
     Raises:
         WorkflowError: a setting is invalid.
@@ -56,6 +58,7 @@ class ParquetSink:
     rows_per_file: int
     compression: str
     seed: int | None = None
+    once_held: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
         make_fields_plain(self)
@@ -94,7 +97,7 @@ class ParquetSink:
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with run_into(self.folder) as run:
+        with self._run() as run:
             return run.publish(self._write_in_order(_counted(frames), run.scratch), schema)
 
     def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
@@ -107,7 +110,7 @@ class ParquetSink:
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with run_into(self.folder) as run:
+        with self._run() as run:
             at_work("on the cluster")
             written = write(run.scratch)
             if self.seed is not None:
@@ -175,8 +178,15 @@ class ParquetSink:
         Raises:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
-        with run_into(self.folder) as run:
+        with self._run() as run:
             return run.publish(self.write_pieces(pieces, run.scratch), schema)
+
+    @contextmanager
+    def _run(self) -> Iterator[DatasetRun]:
+        with run_into(self.folder) as run:
+            if self.once_held is not None:
+                self.once_held()
+            yield run
 
     @property
     def may_write_on_gpu(self) -> bool:

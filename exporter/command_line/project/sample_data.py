@@ -1,5 +1,6 @@
 """Made-up clicks in raw/, so that everything works at once; replace them by your own files."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,12 @@ def clicks(rows: int, seed: int) -> pl.DataFrame:
     )
 
 
-def main() -> None:
-    """Write raw/train.parquet and raw/valid.parquet."""
-    Path("raw").mkdir(exist_ok=True)
-    for seed, (name, rows) in enumerate(ROWS.items()):
-        clicks(rows, seed).write_parquet(f"raw/{name}.parquet")
+def main(file: Path) -> None:
+    """Write one of raw/train.parquet and raw/valid.parquet."""
+    file.parent.mkdir(exist_ok=True)
+    name = file.stem
+    clicks(ROWS[name], seed=list(ROWS).index(name)).write_parquet(file)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

@@ -16,6 +16,7 @@ import pytest
 
 from loader import KerasSequenceLoader, LoaderError
 from workflow import Workflow, WorkflowError, ops
+from workflow.transform.dataset_run import run_into
 
 ROWS = 250
 # More than any of the runs takes; a walk through the steps ends where none is struck.
@@ -134,6 +135,23 @@ def test_an_older_data_set_is_not_touched_by_a_run_that_is_refused(killed, place
     before = {path.name: path.read_bytes() for path in (place / "out").iterdir()}
     assert "holds parquet files already" in transform(killed, place)["words"]
     assert {path.name: path.read_bytes() for path in (place / "out").iterdir()} == before
+
+
+def test_a_refused_run_leaves_the_workflow_of_the_one_that_writes(rows, place):
+    def fit(frame):
+        Workflow(["n"] >> ops.Categorify()).fit_transform_to_parquet(
+            frame, place / "out", save_to=place / "fitted"
+        )
+
+    fit(rows)
+    shutil.rmtree(place / "out")
+    with (
+        run_into(place / "out"),
+        pytest.raises(WorkflowError, match="no other transform writes to"),
+    ):
+        fit(rows[:50])
+    # An id of each number, and those of padding, nulls and unknown ones.
+    assert Workflow.load(place / "fitted").output_schema["n"].properties["cardinality"] == ROWS + 3
 
 
 def test_two_runs_into_one_folder(rows, place):

@@ -1,6 +1,8 @@
 """A new project's files work at once, from made-up data to the proof."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import Distribution
@@ -56,6 +58,40 @@ def test_its_first_targets_work(project):
     assert Workflow.load(project / "workflow").output_schema["clicked"].tags == ("target",)
     # Nothing is made twice.
     assert "up to date" in make(project, "valid/_schema.json")
+
+
+def test_files_of_ones_own_stay_though_they_are_older(project):
+    mine = pl.DataFrame({"user": [1], "item": ["a"], "price": [2.0], "clicked": [0]})
+    (project / "raw").mkdir()
+    mine.write_parquet(project / "raw" / "train.parquet")
+    os.utime(project / "raw" / "train.parquet", (0, 0))  # as `mv` and `cp -p` leave it
+    make(project, "raw/train.parquet")
+    make(project, "raw/valid.parquet")
+    assert pl.read_parquet(project / "raw" / "train.parquet").equals(mine)
+    assert pl.read_parquet(project / "raw" / "valid.parquet").height == 2_000
+
+
+def test_a_run_that_was_killed_before_the_data_is_made_again(project):
+    make(project, "fit")
+    shutil.rmtree(project / "train")  # `fit` saves the workflow first
+    make(project, "valid/_schema.json")
+    assert pl.read_parquet(project / "train" / "*.parquet").height == 20_000
+
+
+@pytest.mark.parametrize("target", ["train/_schema.json", "models/shop/config.pbtxt"])
+def test_what_was_made_outlives_an_error_behind_it(project, target):
+    file = project / target
+    for ready in ("features.py", "raw/train.parquet", "raw/valid.parquet", "train/_schema.json"):
+        if ready != target:
+            (project / ready).parent.mkdir(exist_ok=True)
+            (project / ready).touch()
+    (project / "late").write_text(f'#!/bin/sh\nmkdir -p "{file.parent}"\n>"{file}"\nexit 1\n')
+    (project / "late").chmod(0o755)
+    skipped = [f"--assume-old={name}" for name in ("valid/_schema.json", "model.keras")]
+    words = ["make", target, *skipped, "ENSEMBLE=./late"]
+    result = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert file.is_file()
 
 
 BARE = {"PATH": "/usr/bin:/bin"}
