@@ -30,4 +30,6 @@ class SoftmaxLoss(keras.losses.Loss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """The loss of each row, (N)."""
-        return keras.ops.mean(-keras.ops.cast(y_true, y_pred.dtype) * y_pred, axis=-1)
+        # Labels of arrays are often (N), which would make a table of each row with each other.
+        rewards = keras.ops.reshape(keras.ops.cast(y_true, y_pred.dtype), keras.ops.shape(y_pred))
+        return keras.ops.mean(-rewards * y_pred, axis=-1)

@@ -90,7 +90,7 @@ def _expect_comparable(rows: Sequence[tuple[Sequence[Any], Collection[Any]]]) ->
             f"Expected items of one kind. Received: {names[0]} among the ranked and {names[1]} among "
             "the relevant items, which are never equal. Convert one of them."
         )
-    if any(np.isnan(i) for _, items in rows for i in items if isinstance(i, float | np.floating)):
+    if any(np.isnan(i) for _, items in rows for i in items if isinstance(i, float)):
         raise TrainingError("Expected relevant items that are no NaN. Received: NaN. Leave it out.")
 
 
@@ -100,7 +100,8 @@ def _items(row: Any) -> set[Any]:
             "Expected the relevant items of each row as a set or a list, of one item as [item]. "
             f"Received: {row!r:.50}."
         )
-    return set(row)
+    # Numpy's own strings and truth values are other types than Python's.
+    return {item.item() if isinstance(item, np.generic) else item for item in row}
 
 
 def _found(row: Sequence[Any], items: Collection[Any]) -> list[bool]:

@@ -131,7 +131,7 @@ def compile_model(
         if exchange is not None and step.parts.lookup.trainable_variables:
             warn_of_repeated_rows(optimizer)
         loop.install(model, exchange)
-        loop.install_names(model)
+        loop.install_evaluation(model)
         if exchange is not None and is_divided:
             loop.install_lookups(model, exchange)
 

@@ -223,7 +223,7 @@ class SplitStep:
     def _run(self, given: Any, y: Any, weight: Any, masks: list[Any], *, joined: bool) -> _Result:
         if not self._xla:
             return self.plain(given, y, weight, masks, joined)
-        size = _rows(given, y)
+        size = rows_of(given, y)
         with tf.device(_HOST):
             size = tf.cast(size, tf.int64)
             largest = self._largest.assign(tf.maximum(self._largest, size))
@@ -254,7 +254,7 @@ class SplitStep:
                 parts = (self.parts.tower, self._target)
                 expect_known([v for p in parts for v in (*p.variables, *self._state(p))], scope)
                 scaled = self.model.optimizer.scale_loss(loss)
-                self._track_loss(loss, _rows(given, y))
+                track_loss(self.model, loss, rows_of(given, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
         pairs = zip(self._state(self.parts.tower), self._state(self._target), strict=True)
         updates = {
@@ -305,10 +305,6 @@ class SplitStep:
         own = {str(id(variable)): variable for variable in self._state(self.parts.tower)}
         for identity, value in updates.items():
             own[identity].assign(value)
-
-    def _track_loss(self, loss: tf.Tensor, rows: tf.Tensor) -> None:
-        tracker = next(metric for metric in self.model.metrics if metric.name == "loss")
-        tracker.update_state(loss, sample_weight=rows)
 
 
 def cut_for_training(model: keras.Model) -> SplitModel:
@@ -401,7 +397,13 @@ def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
     return tf.zeros([1, *(length or 1 for length in tensor.shape[1:])], tensor.dtype)
 
 
-def _rows(given: Any, y: Any) -> tf.Tensor:
+def track_loss(model: keras.Model, loss: tf.Tensor, rows: tf.Tensor) -> None:
+    """Count the loss of a batch for its number of rows."""
+    tracker = next(metric for metric in model.metrics if metric.name == "loss")
+    tracker.update_state(loss, sample_weight=rows)
+
+
+def rows_of(given: Any, y: Any) -> tf.Tensor:
     """The number of rows, from the label: the tensors of a list feature have other lengths."""
     return tf.shape(by_row(given, y))[0]
 

@@ -24,6 +24,14 @@ def test_metrics_are_scikit_learns(k):
     assert made[f"recall@{k}"] == pytest.approx(np.mean(recalls))
 
 
+@pytest.mark.parametrize("ranked", [["a", "b"], [True, False], [7, 8], [0.5, 1.5]])
+def test_relevant_items_of_numpy_are_taken(ranked):
+    """Also one by one, as `numpy.unique` gives them."""
+    array = np.array(ranked)
+    made = ranking_metrics(array[None], [set(np.unique(array[1:]))], k=[1, 2])
+    assert (made["recall@1"], made["recall@2"]) == (0.0, 1.0)
+
+
 def test_a_repeated_item_is_found_once():
     assert ranking_metrics([["a", "a", "c"]], [{"a", "b"}], k=2) == {
         "recall@2": 0.5,

@@ -74,6 +74,18 @@ def test_in_batch_softmax_is_the_papers_formula(rows):
     np.testing.assert_allclose(model.predict_on_batch(features)[:, 0], expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [(64,), (64, 1)])
+def test_each_row_has_its_own_reward(rows, shape):
+    """Whether the labels are a vector, as of arrays, or a column, as of the loader."""
+    model = models.two_tower(SIZES, **SIDES, width=4, softmax=InBatchSoftmax("movieId", rate=None))
+    features = rows(64).features
+    rewards = np.random.default_rng(2).random(64).astype("float32")
+    expected = -(rewards * model.predict_on_batch(features)[:, 0]).mean()
+    batches = tf.data.Dataset.from_tensors((features, rewards.reshape(shape)))
+    report = train(model, batches, loss=SoftmaxLoss(), optimizer="sgd")
+    assert report.history["loss"] == pytest.approx((expected,), rel=1e-5)
+
+
 @pytest.mark.parametrize("popularity", [None, "count"])
 def test_sampled_softmax_estimates_that_over_the_whole_catalogue(rows, popularity):
     """The mean of the corrected exponentials of drawn items is their sum over all items."""

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import compile_model, layers, optimizers
+from training import compile_model, layers, models, optimizers, train
 
 
 def test_several_steps_a_call_are_the_same_steps(batches, built):
@@ -100,3 +100,36 @@ def test_arrays_are_taken_as_well(rows):
         {"userId": data.features["userId"]}, data.label, batch_size=64, epochs=8, verbose=0
     ).history["loss"]
     assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("entry", ["train", "compile_model"])
+def test_the_loss_of_validation_is_a_mean_over_rows(entry):
+    """Whatever the lists of a batch hold: here the second batch has empty lists alone."""
+    keras.utils.set_random_seed(3)
+    random = np.random.default_rng(3)
+    model = models.mlp(({"userId": (50, 4)}, {"genres": (22, 4)}), hidden=(8,))
+    lengths = [np.full((48, 1), 3), np.zeros((16, 1), int)]
+    features = [
+        {
+            "userId": random.integers(0, 50, (len(nnzs), 1)),
+            "genres": (random.integers(0, 22, (nnzs.sum(), 1)), nnzs),
+        }
+        for nnzs in lengths
+    ]
+    labels = [np.ones((48, 1), "float32"), np.zeros((16, 1), "float32")]
+
+    def batches():
+        parts = zip(features, labels, strict=True)
+        made = [tf.data.Dataset.from_tensors(part) for part in parts]
+        return made[0].concatenate(made[1])
+
+    if entry == "train":
+        found = train(model, batches(), validation_data=batches(), optimizer="sgd").history[
+            "val_loss"
+        ][0]
+    else:
+        compile_model(model, "sgd")
+        found = model.evaluate(batches(), verbose=0)
+    chances = np.concatenate([model.predict_on_batch(part) for part in features]).astype(float)
+    own = np.where(np.concatenate(labels) == 1, chances, 1 - chances)
+    assert found == pytest.approx(-np.log(own).mean(), rel=1e-5)

@@ -36,11 +36,9 @@ def test_fit_evaluate_metrics_and_callbacks_work(batches, tmp_path, built):
     assert set(history) >= {"auc", "loss", "val_auc", "val_loss", "val_accuracy"}
     assert history["val_loss"][-1] < history["val_loss"][0]
     loaded = keras.models.load_model(tmp_path / "best.keras")
-    np.testing.assert_allclose(
-        loaded.evaluate(batches(100, 32), verbose=0, return_dict=True)["loss"],
-        history["val_loss"][-1],
-        rtol=1e-4,
-    )
+    each = keras.losses.BinaryCrossentropy(reduction="sum")
+    total = sum(float(each(y, loaded.predict_on_batch(x))) for x, y in batches(100, 32))
+    np.testing.assert_allclose(total / 100, history["val_loss"][-1], rtol=1e-4)
     compile_model(loaded, loaded.optimizer)
     loaded.fit(batches(64, 64), verbose=0, shuffle=False)
 
