@@ -637,8 +637,8 @@ def test_the_same_run_in_other_words_resumes(people, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"optimizer": keras.optimizers.Adam(use_ema=True)},
-        {"optimizer": keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 9))},
+        {"optimizer": optimizers.Adam(use_ema=True)},
+        {"optimizer": optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 9))},
         {"precision": "float16"},
     ],
 )
