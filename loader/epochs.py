@@ -141,7 +141,7 @@ class Epochs:
         return Stream(lambda: self._open(position), self.settings.batch_size)
 
     def next_position(self) -> Position:
-        """Where the next stream begins, with its seed."""
+        """Position at which the next stream begins, with its seed."""
         with self._lock:
             self._next = self._with_seed(self._next)
             return self._next

@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,17 +46,20 @@ class ProbeError(Exception):
 
 
 class ProbeConnection(Protocol):
-    """Three requests to a server, over any protocol; each raises ProbeError."""
+    """Three requests to a server, over any protocol; each raises ProbeError.
 
-    def config(self, model: str, timeout: float) -> Mapping[str, Any]:
+    Without a version they are about the one that the server answers with, which of several is the latest.
+    """
+
+    def config(self, model: str, timeout: float, version: str = "") -> Mapping[str, Any]:
         """The model's config, as in the server's JSON."""
 
     def infer(
-        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
+        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float, version: str = ""
     ) -> Mapping[str, bool]:
         """The names of the outputs, and whether each has as many values as its shape says."""
 
-    def answered(self, model: str, timeout: float) -> int:
+    def answered(self, model: str, timeout: float, version: str = "") -> int:
         """The number of requests that the model has answered since it was loaded."""
 
 
@@ -77,7 +80,9 @@ def probe(url: str, model: str, timeout: float = 10.0) -> None:
     expect_answer(HttpServer(url), model, timeout)
 
 
-def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> None:
+def expect_answer(
+    connection: ProbeConnection, model: str, timeout: float, version: str = ""
+) -> None:
     """Check that a model answers one row, or at least other clients.
 
     A server that has too much to do refuses this row, or leaves it in the queue. Then the model
@@ -89,32 +94,24 @@ def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> No
         connection: a connection to the server.
         model: the model's name.
         timeout: seconds for each request, and for the wait for an answer to another client.
+        version: the version to ask; by default the one that the server answers with.
 
     Raises:
         ProbeError: no connection, an error of the server, an answer without its outputs, or a busy
             server that answers nobody.
     """
-    config = connection.config(model, timeout)
+    config = connection.config(model, timeout, version)
     if config.get("response_cache", {}).get("enable", False):
-        for step in steps_of(config):
-            expect_answer(connection, step, timeout)
-    before = connection.answered(model, timeout)
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            left = max(deadline - time.monotonic(), 0.05)
-            received = connection.infer(model, one_row(config), left)
-            break
-        except ProbeError as error:
-            if not error.is_silent:
-                raise
-            is_refused = any(reason in str(error) for reason in BUSY)
-            if not is_refused or time.monotonic() > deadline:
-                _expect_progress(connection, model, before, 0 if is_refused else timeout, error)
-                return
-        if connection.answered(model, timeout) > before:
-            return
-        time.sleep(0.05)
+        for step, own in steps_of(config).items():
+            expect_answer(connection, step, timeout, own)
+
+    received = _answer(
+        lambda left: connection.infer(model, one_row(config), left, version),
+        lambda: connection.answered(model, timeout, version),
+        timeout,
+    )
+    if received is None:
+        return
     for output in config["output"]:
         if not received.get(output["name"], False):
             raise ProbeError(
@@ -122,25 +119,50 @@ def expect_answer(connection: ProbeConnection, model: str, timeout: float) -> No
             )
 
 
+def _answer(
+    ask: Callable[[float], Mapping[str, bool]], answered: Callable[[], int], timeout: float
+) -> Mapping[str, bool] | None:
+    """The answer to a request, sent again while it is refused; None if others had one meanwhile."""
+    before, deadline = answered(), time.monotonic() + timeout
+    while True:
+        try:
+            return ask(max(deadline - time.monotonic(), 0.05))
+        except ProbeError as error:
+            if not error.is_silent:
+                raise
+            is_refused = any(reason in str(error) for reason in BUSY)
+            if not is_refused or time.monotonic() > deadline:
+                _expect_progress(answered, before, 0 if is_refused else timeout, error)
+                return None
+        if answered() > before:
+            return None
+        time.sleep(0.05)
+
+
 def _expect_progress(
-    connection: ProbeConnection, model: str, before: int, timeout: float, error: ProbeError
+    answered: Callable[[], int], before: int, timeout: float, error: ProbeError
 ) -> None:
     deadline = time.monotonic() + timeout
-    while connection.answered(model, timeout) <= before:
+    while answered() <= before:
         if time.monotonic() > deadline:
             raise error
         time.sleep(0.05)
 
 
-def steps_of(config: Mapping[str, Any]) -> list[str]:
-    """The models inside an ensemble, by its config from the server's JSON; none for another model.
+def steps_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The models inside an ensemble and their versions, by its config from the server's JSON.
+
+    None for another model. The version is "" where the ensemble takes the latest.
 
     Example:
-        >>> steps_of({"ensemble_scheduling": {"step": [{"model_name": "shop_nvt"}]}})
-        ['shop_nvt']
+        >>> step = {"model_name": "shop_nvt", "model_version": 3}
+        >>> steps_of({"ensemble_scheduling": {"step": [step]}})
+        {'shop_nvt': '3'}
     """
     steps = config.get("ensemble_scheduling", {}).get("step", ())
-    return list(dict.fromkeys(step["model_name"] for step in steps))
+    return {
+        step["model_name"]: str(step.get("model_version", -1)).removeprefix("-1") for step in steps
+    }
 
 
 def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -182,27 +204,29 @@ class HttpServer:
     def __init__(self, url: str) -> None:
         self._root = f"{url.rstrip('/')}/v2/models"
 
-    def config(self, model: str, timeout: float) -> Mapping[str, Any]:
+    def config(self, model: str, timeout: float, version: str = "") -> Mapping[str, Any]:
         """See `ProbeConnection`."""
-        config: Mapping[str, Any] = fetch(f"{self._root}/{model}/config", timeout=timeout)
+        config: Mapping[str, Any] = fetch(self._at(model, version, "config"), timeout=timeout)
         return config
 
     def infer(
-        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
+        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float, version: str = ""
     ) -> Mapping[str, bool]:
         """See `ProbeConnection`."""
-        answer = fetch(
-            f"{self._root}/{model}/infer", {"id": REQUEST_ID, "inputs": inputs}, timeout=timeout
-        )
+        body = {"id": REQUEST_ID, "inputs": inputs}
+        answer = fetch(self._at(model, version, "infer"), body, timeout=timeout)
         return {
             output["name"]: len(output.get("data", ())) == math.prod(output["shape"])
             for output in answer.get("outputs", ())
         }
 
-    def answered(self, model: str, timeout: float) -> int:
+    def answered(self, model: str, timeout: float, version: str = "") -> int:
         """See `ProbeConnection`."""
-        versions = fetch(f"{self._root}/{model}/stats", timeout=timeout)["model_stats"]
+        versions = fetch(self._at(model, version, "stats"), timeout=timeout)["model_stats"]
         return sum(int(one["inference_stats"]["success"]["count"]) for one in versions)
+
+    def _at(self, model: str, version: str, what: str) -> str:
+        return f"{self._root}/{model}{version and f'/versions/{version}'}/{what}"
 
 
 def fetch(

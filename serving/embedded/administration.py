@@ -104,19 +104,19 @@ class Administration:
             int(one.version): one.state for one in index.models if one.name == model and one.version
         }
 
-    def config(self, model: str, timeout: float) -> Mapping[str, Any]:
+    def config(self, model: str, timeout: float, version: str = "") -> Mapping[str, Any]:
         """See `triton_models.healthcheck.ProbeConnection`."""
         answer = self._ask(
-            lambda c: c.get_model_config(model, as_json=True, client_timeout=timeout)
+            lambda c: c.get_model_config(model, version, as_json=True, client_timeout=timeout)
         )
         config: Mapping[str, Any] = answer["config"]
         return config
 
     def infer(
-        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float
+        self, model: str, inputs: Sequence[Mapping[str, Any]], timeout: float, version: str = ""
     ) -> Mapping[str, bool]:
         """See `triton_models.healthcheck.ProbeConnection`."""
-        answers = self._infer(model, [_tensor(**tensor) for tensor in inputs], timeout)
+        answers = self._infer(model, [_tensor(**tensor) for tensor in inputs], timeout, version)
         return {name: tensor is not None for name, tensor in answers.items()}
 
     def answer(self, model: str, tensors: Mapping[str, Array], timeout: float) -> dict[str, Array]:
@@ -133,14 +133,18 @@ class Administration:
         ]
         return self._infer(model, inputs, timeout)
 
-    def answered(self, model: str, timeout: float) -> int:
+    def answered(self, model: str, timeout: float, version: str = "") -> int:
         """See `triton_models.healthcheck.ProbeConnection`."""
-        answer = self._ask(lambda c: c.get_inference_statistics(model, client_timeout=timeout))
+        answer = self._ask(
+            lambda c: c.get_inference_statistics(model, version, client_timeout=timeout)
+        )
         return sum(one.inference_stats.success.count for one in answer.model_stats)
 
-    def _infer(self, model: str, inputs: list[grpc.InferInput], timeout: float) -> dict[str, Any]:
+    def _infer(
+        self, model: str, inputs: list[grpc.InferInput], timeout: float, version: str = ""
+    ) -> dict[str, Any]:
         answer = self._ask(
-            lambda c: c.infer(model, inputs, request_id=REQUEST_ID, client_timeout=timeout)
+            lambda c: c.infer(model, inputs, version, request_id=REQUEST_ID, client_timeout=timeout)
         )
         return {o.name: answer.as_numpy(o.name) for o in answer.get_response().outputs}
 

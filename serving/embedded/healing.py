@@ -127,7 +127,7 @@ class Healer:
 
 def _processes_of(process: ServerProcess, model: str) -> list[str]:
     """The steps of an ensemble, as the server has them, since others may publish; else the model."""
-    return steps_of(process.administration.config(model, TIMEOUT)) or [model]
+    return [*steps_of(process.administration.config(model, TIMEOUT))] or [model]
 
 
 def kill_instances(prefix: str, model: str) -> None:
