@@ -12,6 +12,7 @@ import typer
 
 from exporter.command_line.guard import CommandError
 from exporter.plan.model_name import expect_name
+from workflow.files.durable import expect_room
 
 
 def expect_place(path: Path | None) -> None:
@@ -31,8 +32,7 @@ def expect_place(path: Path | None) -> None:
 
         expect_local(path, CommandError)
         raise CommandError(f"Expected a file in a folder that exists. Received: {str(path)!r}.")
-    from workflow.files.durable import expect_room  # noqa: PLC0415 - so that help is shown at once
-    from workflow.files.write_errors import write_errors  # noqa: PLC0415
+    from workflow.files.write_errors import write_errors  # noqa: PLC0415 - imports Polars
 
     with write_errors(path):
         if path.is_file():

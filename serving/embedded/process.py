@@ -281,7 +281,7 @@ def _write_errors(folder: Path) -> Iterator[None]:
     """Turn errors of writing temporary files into one that says where others can be."""
     try:
         yield
-    except (OSError, shutil.Error) as error:
+    except OSError as error:
         # One of a copied folder has the errors of all of its files.
         reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error
         raise ServerError(
