@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
 from tritonclient import grpc as tritonclient
+from tritonclient.utils import InferenceServerException
 
 from serving import (
     AsyncEnsembleClient,
@@ -108,7 +110,13 @@ def forget(server):
 
     def run():
         with tritonclient.InferenceServerClient(server.grpc_url) as plain:
-            plain.unregister_system_shared_memory(headers=server.admin_headers)
+            deadline = time.monotonic() + 30
+            while True:
+                with suppress(InferenceServerException):  # One lets go shortly after its answer.
+                    plain.unregister_system_shared_memory(headers=server.admin_headers)
+                    return
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
 
     return run
 
