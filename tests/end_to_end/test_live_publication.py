@@ -118,6 +118,7 @@ def expect_parity(server, generation):
     assert {output.kind for output in report.outputs} == {"feature", "prediction"}
 
 
+@pytest.mark.long
 def test_a_second_publication_of_a_version_does_not_end_the_steps_that_answer(repository):
     export(repository, 1, 1)
     with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
@@ -132,6 +133,7 @@ def test_a_second_publication_of_a_version_does_not_end_the_steps_that_answer(re
     assert not list(repository.glob(".*"))
 
 
+@pytest.mark.long
 def test_an_export_with_the_number_of_the_version_that_answers(repository):
     """After a rollback that was not published; its steps have that number too."""
     export(repository, 1, 1)
@@ -152,6 +154,7 @@ def unreadable_to_others(repository):
     return [path for path, bits in needed.items() if path.stat().st_mode & bits != bits]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("closed_to_others")
 def test_a_server_of_another_user_can_read_what_an_umask_would_close(repository):
     """Exports, a rollback, and the folders of a publication, of which the steps' stay."""
@@ -192,6 +195,7 @@ def test_parity_follows_a_rollback_and_a_refused_publication(repository):
         expect_parity(server, 1)
 
 
+@pytest.mark.long
 def test_kept_answers_of_a_number_are_not_given_for_another_version_that_has_it(repository):
     """After a rollback the next export has the number of the version that was taken back."""
     export(repository, 1, 1, response_cache=True)
@@ -360,7 +364,7 @@ def test_a_server_that_a_publication_ends_is_told_from_a_wrong_version(repositor
             server.publish("live")
 
 
-@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("cached", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_version_that_fails_after_it_took_over_is_taken_back(cached, repository):
     export(repository, 1, 1, response_cache=cached)
     with TritonServer(repository, response_cache_bytes=2**20 * cached) as server:

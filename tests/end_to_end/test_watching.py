@@ -166,7 +166,7 @@ def test_a_step_that_is_unloaded_is_not_silent(repository, tmp_path):
         assert abs(time.time() - reported()) < 60
 
 
-@pytest.mark.parametrize("dead", [0, 1])
+@pytest.mark.parametrize("dead", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_dead_instance_is_silent_beside_one_that_reports(pipelines, tmp_path, dead):
     pipeline = pipelines["movielens"]
     serving = ServingOptions(preprocess_instances=2)

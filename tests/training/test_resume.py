@@ -323,9 +323,9 @@ def assert_same(one, other):
 @pytest.mark.parametrize(
     ("crash", "save_freq"),
     [
-        (lambda: Crash(1, 2), None),
+        pytest.param(lambda: Crash(1, 2), None, marks=pytest.mark.long),
         (lambda: Crash(2, 2), 1),
-        (CrashInValidation, 2),
+        pytest.param(CrashInValidation, 2, marks=pytest.mark.long),
     ],
     ids=["second", "within the third", "validation"],
 )

@@ -26,7 +26,9 @@ def to_store(export, link):
     return run
 
 
-@pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
+@pytest.mark.parametrize(
+    "runtime", [pytest.param("tensorflow", marks=pytest.mark.long), "fused_onnx"]
+)
 def test_a_downloaded_repository_is_served_as_one_in_a_folder(
     to_store, export, link, tmp_path, workflow, model, runtime
 ):

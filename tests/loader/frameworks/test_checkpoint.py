@@ -278,7 +278,14 @@ def test_a_save_that_fails_leaves_the_checkpoint_before(make_prices, damaged, mo
     assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
 
 
-@pytest.mark.parametrize("room", [1_000, 20_000, 50_000])
+@pytest.mark.parametrize(
+    "room",
+    [
+        pytest.param(1_000, marks=pytest.mark.long),
+        20_000,
+        pytest.param(50_000, marks=pytest.mark.long),
+    ],
+)
 def test_a_disk_that_is_full_ends_in_the_error_alone(tmp_path, room):
     """HDF5 does not survive that a file cannot be written: the process crashed at its end."""
     program = textwrap.dedent(f"""

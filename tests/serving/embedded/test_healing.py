@@ -87,7 +87,7 @@ def hit_models(server, wait_for, sent):
 @pytest.mark.parametrize(
     ("runtime", "sent"),
     [
-        ("tensorflow", signal.SIGSTOP),
+        pytest.param("tensorflow", signal.SIGSTOP, marks=pytest.mark.long),
         ("fused_tensorflow", signal.SIGKILL),
         pytest.param("tensorflow", signal.SIGKILL, marks=pytest.mark.long),
         pytest.param("fused_tensorflow", signal.SIGSTOP, marks=pytest.mark.long),
@@ -108,6 +108,7 @@ def test_a_repair_keeps_the_version_that_was_published_into_the_server(
         assert generation_of(client.predict(ROWS)["score"].to_numpy()) == 2
 
 
+@pytest.mark.long
 def test_a_repair_finds_the_steps_of_a_publication_by_another_process(tmp_path, wait_for):
     """After a rollback they have other names."""
     export(tmp_path / "models", 1, 1)

@@ -87,7 +87,7 @@ def test_as_many_models_load_at_once_as_there_are_processors(tmp_path, monkeypat
         assert len(server.models) == MODELS
 
 
-@pytest.mark.parametrize("phase", ["import", "request"])
+@pytest.mark.parametrize("phase", ["import", pytest.param("request", marks=pytest.mark.long)])
 def test_a_start_is_repeated_in_which_triton_gives_a_process_up(tmp_path, phase):
     model = python_model(tmp_path / "still", STANDING_STILL % {"phase": phase})
     with TritonServer(tmp_path) as server:
@@ -101,7 +101,7 @@ def test_damage_at_each_start_is_an_error(tmp_path):
         TritonServer(tmp_path).start()
 
 
-@pytest.mark.parametrize("phase", ["import", "request"])
+@pytest.mark.parametrize("phase", [pytest.param("import", marks=pytest.mark.long), "request"])
 def test_a_load_is_repeated_in_which_triton_gives_a_process_up(tmp_path, phase):
     for name in ("plain", "other"):
         python_model(tmp_path / name, WAITING % 1)
@@ -124,6 +124,7 @@ def test_a_load_that_fails_without_a_log_is_an_error_of_ours(tmp_path):
         assert server.is_ready()
 
 
+@pytest.mark.long
 def test_damage_at_each_load_is_an_error(tmp_path):
     python_model(tmp_path / "plain", WAITING % 1)
     python_model(tmp_path / "damaging", DAMAGING)

@@ -28,7 +28,7 @@ def parts(model):
     return entropy, (click - Y["click"]) ** 2, np.abs(qty - Y["qty"])
 
 
-@pytest.mark.parametrize("form", ["dict", "list"])
+@pytest.mark.parametrize("form", ["dict", pytest.param("list", marks=pytest.mark.long)])
 @pytest.mark.parametrize("split", [True, False], ids=["split", "keras"])
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "by name"])
 @pytest.mark.parametrize(

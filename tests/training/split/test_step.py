@@ -340,7 +340,9 @@ def _with_a_tied_table_of_two_uses(inputs):
 
 
 @pytest.mark.parametrize("lists", [False, True])
-@pytest.mark.parametrize("optimizer", [keras.optimizers.SGD, optimizers.Adagrad])
+@pytest.mark.parametrize(
+    "optimizer", [pytest.param(keras.optimizers.SGD, marks=pytest.mark.long), optimizers.Adagrad]
+)
 @pytest.mark.parametrize(
     "make", [_with_a_shared_layer, _with_a_tied_table, _with_a_tied_table_of_two_uses]
 )
@@ -378,7 +380,7 @@ def _moved(model, step):
     return moved, {weight.path for weight in model.trainable_weights}
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
 @pytest.mark.parametrize("frozen", [["dense_features"], ["dense"], ["dense_features", "dense"]])
 def test_layers_frozen_and_thawed_after_compiling(batches, precision, frozen):
     def small():

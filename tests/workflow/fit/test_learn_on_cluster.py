@@ -287,6 +287,7 @@ def own_cluster(tmp_path):
         yield client, scheduler
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["expect_readable", "_merge"])
 def test_a_scheduler_that_ends_is_named(own_cluster, clicks, monkeypatch, step):
     client, scheduler = own_cluster

@@ -45,6 +45,7 @@ def unshared(folder):
     return int(line.split()[1]) * 1024
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("server")
 def test_an_instance_of_the_tensorflow_backend_takes_what_a_session_needs():
     (instance,) = instances("sums")

@@ -86,6 +86,7 @@ WORKFLOWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "way"),
     [
