@@ -163,7 +163,7 @@ def test_nulls_name_column_file_and_row_group(make, ratings, tmp_path, column, v
     frame.write_parquet(tmp_path / "0.parquet", row_group_size=100)
     loader = make(tmp_path, shuffle=False, batch_size=10)
     with pytest.raises(
-        LoaderError, match=rf"'{column}'.*1 in '{column}'.*row group 1\b.*FillMissing"
+        LoaderError, match=rf"'{column}'.*1 in '{column}'.*row group 1\b.*FillMissing.*drop_nulls"
     ):
         list(loader)
 

@@ -73,6 +73,23 @@ def test_a_loss_that_is_no_number_ends_the_run(model, batches, metrics):
         train(model, dataset, epochs=3, metrics=metrics)
 
 
+@pytest.mark.parametrize(
+    ("spoilt", "advised", "unsaid"),
+    [
+        ({"rating"}, "drop_nulls", "FillMissing"),
+        ({"age"}, "FillMissing", "drop_nulls"),
+        ({"rating", "age"}, "drop_nulls.*FillMissing", "the weights"),
+    ],
+)
+def test_a_label_that_is_missing_is_left_out_and_not_filled(spoilt, advised, unsaid):
+    age = keras.Input((1,), name="age")
+    model = keras.Model({"age": age}, keras.layers.Dense(1, "sigmoid")(age))
+    values = {name: np.where(name in spoilt, np.nan, np.ones((8, 1))) for name in ("age", "rating")}
+    with pytest.raises(TrainingError, match=advised) as caught:
+        train(model, ({"age": values["age"]}, values["rating"]), metrics=())
+    assert unsaid not in str(caught.value)
+
+
 def test_a_run_that_diverges_is_told_what_to_do(model, batches):
     with pytest.raises(TrainingError, match=r"at step [23] of epoch 1.*Lower the learning rate"):
         train(model, batches(640, 64), optimizer=keras.optimizers.SGD(1e30))

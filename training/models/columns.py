@@ -114,8 +114,8 @@ def columns_of(
             (single values) or ("int64", "int64") (values and row lengths of a list).
 
     Raises:
-        TrainingError: no columns, a column without a cardinality, lists of numbers, or invalid
-            sizes.
+        TrainingError: no columns, a name that Keras takes for no input, a column without a
+            cardinality, lists of numbers, or invalid sizes.
 
     Example:
         >>> columns_of({"userId": (1000, 16)}, ["age"]).cardinalities
@@ -144,6 +144,7 @@ def columns_of(
         scalars, lists = (dict(part) for part in _split(features))
     if not (scalars or lists or tuple(continuous)):
         raise TrainingError("Expected features with at least one column. Received: none.")
+    _check_names([*scalars, *lists, *continuous])
     given = dict(id_dtypes or {})
     _check_known(given, {**scalars, **lists})
     return Columns(scalars, lists, tuple(continuous), dtypes | given, fits)
@@ -169,6 +170,16 @@ def _split(sizes: Any) -> Sequence[EmbeddingSizes]:
             f"of them (single values, lists). Received: {sizes!r}."
         )
     return pair[0], pair[1]
+
+
+def _check_names(names: Iterable[str]) -> None:
+    refused = [name for name in names if not name or "/" in name]
+    if refused:
+        raise TrainingError(
+            "Expected names of columns that are not empty and without '/', since Keras names inputs "
+            f"by them. Received: {', '.join(map(repr, refused))}. Rename them in the workflow: "
+            "columns >> ops.Rename(lambda name: name.replace('/', '_'))."
+        )
 
 
 def _check_known(dtypes: Mapping[str, IdDtype], names: Collection[str]) -> None:

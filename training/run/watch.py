@@ -146,11 +146,16 @@ class Watch(keras.callbacks.Callback):
         number, found = first_nan(self._data)
         if found:
             batch = f"batch {number + 1} of an epoch" if number else "the first batch"
-            return (
+            advice = (
                 f"There is NaN or infinity in {batch}, in {', '.join(found)}: a null of a "
-                "float column arrives as NaN. Fill it in the workflow (ops.FillMissing), clip it "
-                "(ops.Clip), or leave the column out."
+                "float column arrives as NaN. "
             )
+            if "the label" in found:
+                # Filled, a row of unknown outcome would be learnt as one of a certain outcome.
+                advice += "Leave rows without a label out of the data, frame.drop_nulls(label) in Polars. "
+            if found != ["the label"]:
+                advice += "Fill it in the workflow (ops.FillMissing), or leave the column out. "
+            return f"{advice}Clip infinities (ops.Clip)."
         return (
             "Lower the learning rate, clip the gradients (clipnorm=1.0), and look for NaN or very "
             "large values in the inputs."

@@ -265,13 +265,25 @@ def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
     """Advice for a column of another type than in fit, if neither type is a time."""
     if column.is_list != have.is_list:
         return "Send " + ("a list" if column.is_list else "a single value") + " for each row."
+    fill = ".fill_nan(None)" if have.dtype.startswith("float") and not column.is_list else ""
+    # Types of pandas that hold nulls: of others `==` and casts make values, or end in an error.
     if column.dtype == "bool":
-        return "Compare it with the value that means true: column == value."
+        in_pandas = (
+            "" if column.is_list else f", column.astype({_in_pandas(have)}) == value in pandas"
+        )
+        return (
+            "Compare it with the value that means true: "
+            f"column{fill} == value in Polars{in_pandas}."
+        )
     type_ = f"pl.{column.info.polars}"
     cast = f"pl.List({type_})" if column.is_list else type_
-    in_pandas = "" if column.is_list else f', .astype("{column.dtype}") in pandas'
-    fill = ".fill_nan(None)" if have.dtype.startswith("float") and not column.is_list else ""
+    in_pandas = "" if column.is_list else f", .astype({_in_pandas(column)}) in pandas"
     return f"Cast it: {fill}.cast({cast}) in Polars{in_pandas}."
+
+
+def _in_pandas(column: ColumnSchema) -> str:
+    """The type of pandas that holds a column and nulls, in quotes."""
+    return '"string"' if column.dtype == "string" else f'"{column.info.polars}"'
 
 
 def _unlike(column: ColumnSchema, received: str, advice: str = "") -> WorkflowError:

@@ -224,6 +224,21 @@ def test_a_column_named_as_a_layer_is_told():
         models.mlp({"hidden_1": (50, 8)})
 
 
+@pytest.mark.parametrize("make", [models.mlp, models.dlrm, models.dcn, models.wide_and_deep])
+@pytest.mark.parametrize("column", ["od280/od315", ""])
+@pytest.mark.parametrize("kind", ["single", "list", "number"])
+def test_a_column_whose_name_keras_refuses_is_told(make, column, kind):
+    """scikit-learn's wines have such a name. Keras' own words say nothing of columns."""
+    own = {column: (50, 8)}
+    features = {
+        "single": ({"userId": (9, 8)} | own, {}),
+        "list": ({"userId": (9, 8)}, own),
+        "number": ({"userId": (9, 8)}, {}),
+    }
+    with pytest.raises(TrainingError, match=rf"{column!r}.*ops\.Rename"):
+        make(features[kind], [column] if kind == "number" else ["age"])
+
+
 def batch_of(schema, rows):
     rng = np.random.default_rng(0)
     features = {}

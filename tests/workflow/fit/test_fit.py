@@ -65,6 +65,8 @@ def test_without_cudf_the_gpu_is_refused():
     ("values", "expected"),
     [
         (pl.Series([Decimal("1.50"), None]), [1.5, None]),
+        # Ids of a database, or DuckDB's sum of integers: as floats these two would be one.
+        (pl.Series([2**53, 2**53 + 1], dtype=pl.Decimal(38, 0)), [2**53, 2**53 + 1]),
         (pl.Series([timedelta(minutes=2), None]), [120, None]),
         (pl.Series([time(17, 30), None]), [17, None]),
         (pl.Series([b"\x00\xff", None]), ["00ff", None]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -135,6 +136,39 @@ def test_the_advice_for_numbers_in_place_of_strings_keeps_nan_a_null():
         workflow.transform(frame)
     texts = frame.select(pl.col("name").fill_nan(None).cast(pl.String))
     assert workflow.transform(texts).collect()["name"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("fitted", "received", "advice", "convert"),
+    [
+        (
+            [True, None, False],
+            pd.Series([1.0, math.nan, 0.0]),
+            'column.fill_nan(None) == value in Polars, column.astype("Float64") == value in pandas',
+            lambda column: column.astype("Float64") == 1,
+        ),
+        (
+            [True, None, False],
+            pd.Series(["yes", None, "no"]),
+            'column == value in Polars, column.astype("string") == value in pandas',
+            lambda column: column.astype("string") == "yes",
+        ),
+        (
+            [1, None, 0],
+            pd.Series(["1", None, "0"]),
+            '.astype("Int64") in pandas',
+            lambda column: column.astype("Int64"),
+        ),
+    ],
+)
+def test_the_advice_for_pandas_keeps_nulls(fitted, received, advice, convert):
+    workflow = Workflow(["flag"] >> ops.Categorify()).fit({"flag": fitted})
+    expected = workflow.transform({"flag": fitted}).collect()
+    frame = pd.DataFrame({"flag": received})
+    with pytest.raises(WorkflowError, match=re.escape(advice)):
+        workflow.transform(frame)
+    converted = frame.assign(flag=convert(frame["flag"]))
+    assert workflow.transform(converted).collect().equals(expected)
 
 
 NARROW_LISTS = [pl.List(pl.Int64), pl.Array(pl.Int64, 2)]

@@ -61,6 +61,8 @@ def type_remedy(name: str, dtype: pl.DataType) -> str:
     """Advice for a column of a type that no workflow takes."""
     inner: Any = dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype
     way = None if inner is not dtype and inner != pl.List else _REMEDIES.get(inner.base_type())
+    if isinstance(inner, pl.Decimal) and way and not inner.scale:
+        way = "{column}.cast(polars.Int64)"  # ids: a float makes one of two beyond 2**53
     if way is None:
         return "Cast it before it enters the workflow."
     return f"Convert it before, in Polars: {way.format(column=f'polars.col({name!r})', name=repr(name))}."
