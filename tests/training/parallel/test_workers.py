@@ -279,6 +279,24 @@ def test_an_address_of_two_workers_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("masked", "ignored", "received"),
+    [
+        (True, None, "a mask on an output"),
+        (False, 0, r"SparseCategoricalCrossentropy\(ignore_class=0\)"),
+    ],
+)
+def test_a_loss_that_leaves_entries_out_is_refused(masked, ignored, received):
+    """Each worker has another number of them, so that the mean of its means is not that of all rows."""
+    ids = keras.Input((3,), name="ids", dtype="int64")
+    vectors = keras.layers.Embedding(6, 4, mask_zero=masked)(ids)
+    model = keras.Model(ids, keras.layers.Dense(5, "softmax")(vectors))
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=ignored)
+    workers = Workers(2, 0, ("a:1", "b:1"))
+    with pytest.raises(TrainingError, match=f"mean over all entries.* Received: {received}"):
+        compile_model(model, "sgd", loss, workers=workers)
+
+
+@pytest.mark.parametrize(
     "config",
     [
         "{",
