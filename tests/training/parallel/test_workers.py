@@ -238,6 +238,16 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 2
 
 
+def test_a_worker_that_is_started_again_alone_ends_in_time(tmp_path):
+    """Its place is that of the one that died, as long as the others run."""
+    first, second = start(2, tmp_path, program.started_again)
+    second.join(200)
+    assert second.exitcode == -signal.SIGKILL
+    (error,) = found_by([first], tmp_path)
+    assert "started with this one and within 5 seconds. Received: " in error
+    assert "end all of them, and start them together" in error
+
+
 def test_an_epoch_that_workers_resume_has_the_metrics_of_all_its_rows(rows, tmp_path):
     found = found_by(start(2, tmp_path, program.stopped_within_an_epoch, rows, tmp_path), tmp_path)
     for whole, resumed in (answer.values() for answer in found):
