@@ -9,7 +9,7 @@ operations between processes. The exporter uses these functions too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import isroutine
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 from tensorflow.python.eager import context
 
 
@@ -171,6 +172,25 @@ def as_one_operation(choice: tf.Operation) -> None:
 def is_tensorflow_in_use() -> bool:
     """Whether this process has used TensorFlow's devices, and can no longer join others."""
     return context.context()._context_handle is not None  # noqa: SLF001
+
+
+def limit_connecting(sizes: Mapping[str, int], seconds: float) -> None:
+    """Limit the time in which `tf.distribute` connects processes, which is else an hour.
+
+    Args:
+        sizes: number of processes of each job, "chief" or "worker"; at least one job.
+        seconds: the limit.
+    """
+    leader = "chief" if "chief" in sizes else "worker"
+    context.context().configure_coordination_service(
+        "standalone",
+        f"/job:{leader}/replica:0/task:0",
+        cluster_register_timeout_in_ms=int(1000 * seconds),
+        coordinated_jobs=[
+            coordination_config_pb2.CoordinatedJob(name=job, num_tasks=size)
+            for job, size in sizes.items()
+        ],
+    )
 
 
 def abort_collectives(message: str) -> None:

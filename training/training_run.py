@@ -126,8 +126,10 @@ def train(
         workers: all workers, from `join_workers`, if several processes call `train` together, each
             with its share of the rows. Metrics of training are those of all rows, metrics of
             validation those of the first worker, so that callbacks end all of them after the same
-            epoch. The first one writes checkpoints, in a folder that all can read. Only the first
-            should save the model, and have `tensorboard`. The report counts a worker's own rows.
+            epoch. A shuffled share of the validation data has other rows in each epoch, and after a
+            resume: pass that loader shuffle=False, or all rows. The first one writes checkpoints,
+            in a folder that all can read. Only the first should save the model, and have
+            `tensorboard`. The report counts a worker's own rows.
 
     Returns:
         Speed, loss curve and metrics.

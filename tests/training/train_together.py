@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from contextlib import suppress
@@ -17,6 +19,7 @@ from training import TrainingError, compile_model, join_workers, models, optimiz
 from training.parallel import failures
 from training.parallel import workers as joining
 from training.parallel.devices import Device, expect_alike
+from training.parallel.meeting import is_there
 from training.private import expect_peer
 
 # Lists of ids; or single ids, whose lookups XLA compiles with the dense part.
@@ -445,3 +448,19 @@ def until_one_hangs(rows, result_of_first):
     return refused(
         lambda: train(make("lists"), data, epochs=2, callbacks=callbacks, workers=workers)
     )
+
+
+def started_again():
+    """The second worker is killed, and started again while the first one still runs."""
+    workers = join_workers()
+    if workers.rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while is_there(workers.addresses[1]):
+        time.sleep(0.1)
+    config = os.environ["TF_CONFIG"].replace('"index": 0', '"index": 1')
+    program = "import training; training.join_workers(timeout=5)"
+    again = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"TF_CONFIG": config},
+        capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    return again.stderr

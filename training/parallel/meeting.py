@@ -29,7 +29,7 @@ def meet(addresses: Sequence[str], rank: int, timeout: float) -> None:
     missing = [other for other in range(len(addresses)) if other != rank]
     end = time.monotonic() + timeout
     with _listening(addresses[rank]):
-        while missing := [other for other in missing if not _is_there(addresses[other])]:
+        while missing := [other for other in missing if not is_there(addresses[other])]:
             if time.monotonic() > end:
                 names = ", ".join(f"worker {other} ({addresses[other]})" for other in missing)
                 raise TrainingError(
@@ -50,7 +50,8 @@ def _listening(address: str) -> socket.socket:
         ) from error
 
 
-def _is_there(address: str) -> bool:
+def is_there(address: str) -> bool:
+    """Whether a process listens at a worker's address, `host:port`."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         socket.create_connection((host, _port(address)), timeout=1).close()

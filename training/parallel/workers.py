@@ -18,7 +18,7 @@ from training.parallel.collectives import Collectives
 from training.parallel.devices import expect_alike, own_device
 from training.parallel.failures import end_with_others
 from training.parallel.meeting import meet
-from training.private import is_tensorflow_in_use
+from training.private import is_tensorflow_in_use, limit_connecting
 from workflow.schema.own_names import OwnNames
 
 # The workers of this process: TensorFlow joins others once.
@@ -98,7 +98,9 @@ def join_workers(timeout: float = 600.0) -> Workers:
             "it, to make a model or tensors. Make the call the first one of the program."
         )
     meet(addresses, _own_rank(chiefs), timeout)
-    strategy = _connected()
+    sizes = {"chief": len(chiefs), "worker": len(others)}
+    limit_connecting({job: size for job, size in sizes.items() if size}, timeout)
+    strategy = _connected(timeout)
     with strategy.scope():
         size, rank = current_worker() or (1, 0)
     device = strategy.extended.worker_devices[0]
@@ -140,7 +142,7 @@ def expect_workers(workers: Any) -> Workers:
     return workers
 
 
-def _connected() -> tf.distribute.Strategy:
+def _connected(timeout: float) -> tf.distribute.Strategy:
     try:
         # It starts the server and the collectives; the model is made outside of its scope.
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -148,7 +150,8 @@ def _connected() -> tf.distribute.Strategy:
         reason = str(error.message).splitlines()[0]
         raise TrainingError(
             "Expected a free port at this worker's address in TF_CONFIG, and the other workers "
-            f"within reach. Received: {reason}"
+            f"within reach, started with this one and within {timeout:g} seconds. Received: {reason}. If "
+            "others still run from before, end all of them, and start them together."
         ) from error
 
 

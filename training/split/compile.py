@@ -15,7 +15,7 @@ from training.gpu import has_gpu
 from training.optimizers.rows import SparseRows
 from training.parallel import Workers
 from training.parallel.workers import expect_workers
-from training.private import forget_metrics
+from training.private import forget_metrics, mask_of
 from training.sharding.layout import layout_of
 from training.sharding.room import expect_room_for_state
 from training.split import loop, replicas
@@ -83,9 +83,10 @@ def compile_model(
 
     Raises:
         TrainingError: the model cannot be split, several losses of one output, unknown precision, or
-            `precision` or several `workers` without `split` or with a loss that is no mean. The optimizer's
-            state does not fit beside the tables: of one worker alone on a GPU, or of tables that are divided among
-            workers, who then all make this call. An optimizer that is none, or was built for other
+            `precision` or several `workers` without `split`, or these with a loss that is no mean over all
+            entries: by its `reduction` or `ignore_class`, or a mask of the output. The optimizer's
+            state does not fit beside the tables: of one worker alone on a GPU, or of tables that are divided
+            among workers, who then all make this call. An optimizer that is none, or was built for other
             weights; an option that the step lacks: jit_compile, run_eagerly. In `fit`: a worker is
             lost, or has no rows, another loader's share, seed or data, or another model, optimizer, batch
             size or number of steps.
@@ -104,7 +105,7 @@ def compile_model(
     _expect_own_options(options, split=split)
     workers = expect_workers(workers)
     if workers.size > 1:
-        _expect_divisible(workers, loss, split=split)
+        _expect_divisible(workers, model, loss, split=split)
     expect_one_loss(model, loss)
     optimizer = _optimizer(optimizer)
     if model.built:
@@ -213,7 +214,7 @@ def _expect_rows_alone(workers: Workers, optimizer: keras.Optimizer, precision: 
         )
 
 
-def _expect_divisible(workers: Workers, loss: Any, *, split: bool) -> None:
+def _expect_divisible(workers: Workers, model: keras.Model, loss: Any, *, split: bool) -> None:
     """Raise TrainingError if the rows of a step cannot be divided among workers."""
     if not split:
         raise TrainingError(
@@ -229,3 +230,16 @@ def _expect_divisible(workers: Workers, loss: Any, *, split: bool) -> None:
                 f'averaged. Received: {type(one).__name__}(reduction="{reduction}"). Use '
                 'reduction="sum_over_batch_size".'
             )
+        if (ignored := getattr(one, "ignore_class", None)) is not None:
+            raise _counted_apart(f"{type(one).__name__}(ignore_class={ignored})")
+    if any(mask_of(output) is not None for output in getattr(model, "outputs", ())):
+        raise _counted_apart("a mask on an output, as of mask_zero=True")
+
+
+def _counted_apart(received: str) -> TrainingError:
+    """The error about a loss that leaves out entries, of which each worker has another number."""
+    return TrainingError(
+        "Expected a loss that is the mean over all entries, since the workers' gradients are averaged. "
+        f"Received: {received}, which leaves some out, more on one worker than on another. Give these a "
+        "sample weight of 0 instead, by data of (x, y, weights); keras.layers.Reshape drops a mask, with a warning."
+    )

@@ -238,6 +238,16 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 2
 
 
+def test_a_worker_that_is_started_again_alone_ends_in_time(tmp_path):
+    """Its place is that of the one that died, as long as the others run."""
+    first, second = start(2, tmp_path, program.started_again)
+    second.join(200)
+    assert second.exitcode == -signal.SIGKILL
+    (error,) = found_by([first], tmp_path)
+    assert "started with this one and within 5 seconds. Received: " in error
+    assert "end all of them, and start them together" in error
+
+
 def test_an_epoch_that_workers_resume_has_the_metrics_of_all_its_rows(rows, tmp_path):
     found = found_by(start(2, tmp_path, program.stopped_within_an_epoch, rows, tmp_path), tmp_path)
     for whole, resumed in (answer.values() for answer in found):
@@ -276,6 +286,24 @@ def test_an_address_of_two_workers_is_refused(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config)
     with pytest.raises(TrainingError, match=r"address of its own.*more than once: a:1\. "):
         join_workers(timeout=3)
+
+
+@pytest.mark.parametrize(
+    ("masked", "ignored", "received"),
+    [
+        (True, None, "a mask on an output"),
+        (False, 0, r"SparseCategoricalCrossentropy\(ignore_class=0\)"),
+    ],
+)
+def test_a_loss_that_leaves_entries_out_is_refused(masked, ignored, received):
+    """Each worker has another number of them, so that the mean of its means is not that of all rows."""
+    ids = keras.Input((3,), name="ids", dtype="int64")
+    vectors = keras.layers.Embedding(6, 4, mask_zero=masked)(ids)
+    model = keras.Model(ids, keras.layers.Dense(5, "softmax")(vectors))
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=ignored)
+    workers = Workers(2, 0, ("a:1", "b:1"))
+    with pytest.raises(TrainingError, match=f"mean over all entries.* Received: {received}"):
+        compile_model(model, "sgd", loss, workers=workers)
 
 
 @pytest.mark.parametrize(
