@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from serving.connection import http_messages
 from serving.connection.address import Address, tls_context
-from serving.connection.calls import Connection
+from serving.connection.calls import Connection, expect_open
 from serving.connection.http_messages import (
     HEADER_LENGTH,
     Answer,
@@ -20,7 +20,7 @@ from serving.connection.http_messages import (
     expect_ok,
 )
 from serving.connection.idle import Idle
-from serving.errors import ClientError, ServerUnavailableError, refusal
+from serving.errors import ServerUnavailableError, refusal
 
 # Bytes of an answer that are read at once.
 _PART = 1 << 20
@@ -45,8 +45,7 @@ class HttpConnection(Connection):
             self._idle.pop().close()
 
     def _call(self, request: Request, timeout: float) -> Answer:
-        if self._closed:
-            raise ClientError("CANCELLED", "Expected an open connection. Received: a closed one.")
+        expect_open(self._closed)
         attempts = Attempts(self._retries, timeout)
         while True:
             try:

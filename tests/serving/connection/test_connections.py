@@ -175,6 +175,34 @@ def test_a_network_that_fails_under_asyncio(server, scheme):
             asyncio.run(ask(address, timeout=0.2))
 
 
+@pytest.mark.parametrize("retries", [0, 4])
+def test_a_client_that_is_closed_says_so_to_tasks_that_wait(url, retries):
+    """A `CancelledError` would end them as if their own caller had cancelled them."""
+
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies", retries=retries) as client:
+            tasks = [asyncio.create_task(client.predict(FRAME)) for _ in range(3)]
+            await asyncio.sleep(0)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    for error in asyncio.run(ask()):
+        assert isinstance(error, ClientError), error
+        assert error.code == "CANCELLED"
+        assert "Expected an open connection" in error.message
+
+
+def test_a_task_that_its_caller_cancels_is_cancelled(url):
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies") as client:
+            task = asyncio.create_task(client.predict(FRAME))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(ask())
+
+
 def test_a_port_of_grpc_is_no_address_of_http(server):
     with pytest.raises(ServerUnavailableError, match=r"is not HTTP.* gRPC") as refusal:
         EnsembleClient(f"http://{server.grpc_url}", "echo")
