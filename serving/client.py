@@ -188,7 +188,11 @@ class EnsembleClient:
         return self._connection.config(named, version, self.timeout)
 
     def close(self) -> None:
-        """Close the connection and free shared memory. Further calls do nothing."""
+        """Close the connection and free shared memory. Further calls do nothing.
+
+        With shared memory requests under way are waited for, at most 5 seconds; otherwise over gRPC, and
+        under asyncio, they raise a ClientError.
+        """
         if self._memory is not None:
             self._memory.close()
         self._connection.close()
