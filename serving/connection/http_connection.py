@@ -6,6 +6,7 @@ import http.client
 import select
 import socket
 import time
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -24,6 +25,8 @@ from serving.errors import ServerUnavailableError, refusal
 
 # Bytes of an answer that are read at once.
 _PART = 1 << 20
+# The format of zlib's data is read from its header.
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class HttpConnection(Connection):
@@ -71,10 +74,12 @@ class HttpConnection(Connection):
             connected = connection.sock
             response = connection.getresponse()
             content = _read(response, connected, deadline)
+            if response.headers.get("Content-Encoding") in ("gzip", "deflate"):
+                content = zlib.decompress(content, _GZIP_OR_ZLIB)
         except TimeoutError as error:
             connection.close()
             raise refusal("DEADLINE_EXCEEDED", "Deadline exceeded", self.address.url) from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, zlib.error) as error:
             connection.close()
             text = f"{error}"
             if not text.isprintable():

@@ -34,6 +34,21 @@ def test_every_way_gives_the_same_answer(url):
         assert client.contract.label_columns == ("rating",)
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_an_answer_may_be_compressed_if_a_header_asks_for_it(url, encoding):
+    many, headers = pl.concat([FRAME] * 500), {"accept-encoding": encoding}
+
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies", headers=headers) as client:
+            return await client.predict(many)
+
+    with EnsembleClient(url, "movies", headers=headers) as client:
+        assert_frame_equal(client.predict(many), pl.concat([EXPECTED] * 500))
+        with pytest.raises(InvalidRequestError, match="userId"):  # An error is compressed as well.
+            client.raw({"userId": np.zeros((1, 1), np.float64)})
+    assert_frame_equal(asyncio.run(ask()), pl.concat([EXPECTED] * 500))
+
+
 def test_requests_under_way_at_once_in_asyncio(url):
     async def ask():
         async with AsyncEnsembleClient(url, "movies") as client:
