@@ -108,6 +108,17 @@ def test_flights_of_the_second_half_of_a_year_differ_from_the_first():
     assert found == [set(), new]
 
 
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a\rb", "a\x0cb", 'a"\\b\n{}, c="1" 2'])
+def test_a_column_may_have_any_name(name):
+    """Lines of the format end at a line feed alone, which is escaped within a name."""
+    workflow = Workflow([name] >> ops.Categorify()).fit({name: [1, 2, 3, 3]})
+    inputs = (WireColumn(name, "int64", nullable=True),)
+    monitor = SkewMonitor(workflow, Client(Contract(inputs, (), (), "", {})))
+    monitor.add({name: [1, None, 9, 3]})
+    found = {(s.column, s.figure): s.served for s in skews(parse(monitor.exposition()))}
+    assert found == {(name, "nulls"): 1 / 4, (name, "unknown"): 1 / 3}
+
+
 def test_few_rows_are_no_reason_for_a_mark(monitor):
     monitor.add({"user": [10**12], "price": [None], "tags": [["new"]]})
     monitor.add(rows(2, 3))
