@@ -130,7 +130,11 @@ class AsyncEnsembleClient:
         return (await self._ask(tensors, timeout)).tensors
 
     async def close(self) -> None:
-        """Close the connection and free shared memory. Further calls do nothing."""
+        """Close the connection and free shared memory. Further calls do nothing.
+
+        With shared memory requests under way are waited for, at most 5 seconds; otherwise over gRPC, and
+        under asyncio, they raise a ClientError.
+        """
         if self._open is not None:
             connection, _, memory = self._open
             self._open = None

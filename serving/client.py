@@ -13,6 +13,7 @@ from serving.connection.address import Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.http_connection import HttpConnection
+from serving.connection.http_messages import HEADER_LENGTH
 from serving.connection.shared_memory import Regions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
@@ -23,6 +24,8 @@ from workflow.schema.column import Array
 
 # What HTTP and gRPC both send unchanged.
 _HEADER_NAME, _HEADER_VALUE = re.compile(r"[A-Za-z0-9_.-]+"), re.compile(r"[ -~]*")
+# With another length or encoding than that of the body a server waits for the rest of the request.
+_OF_THE_BODY = ("content-length", "content-encoding", "transfer-encoding", HEADER_LENGTH.lower())
 
 
 class EnsembleClient:
@@ -37,7 +40,8 @@ class EnsembleClient:
         model_name: the model.
         model_version: its version; "" lets the server choose, which takes the latest.
         timeout: seconds for each request, including its retries.
-        headers: sent with every request, for example {"authorization": "Bearer ..."}.
+        headers: sent with every request, for example {"authorization": "Bearer ..."}; over HTTP with
+            {"accept-encoding": "gzip"} the server compresses its answers.
         tls: the certificates, for "grpcs://" and "https://".
         retries: how often a request that the server did not accept is sent again, after growing
             pauses: the server could not be reached, or was not available. An inference has no side
@@ -188,7 +192,11 @@ class EnsembleClient:
         return self._connection.config(named, version, self.timeout)
 
     def close(self) -> None:
-        """Close the connection and free shared memory. Further calls do nothing."""
+        """Close the connection and free shared memory. Further calls do nothing.
+
+        With shared memory requests under way are waited for, at most 5 seconds; otherwise over gRPC, and
+        under asyncio, they raise a ClientError.
+        """
         if self._memory is not None:
             self._memory.close()
         self._connection.close()
@@ -293,6 +301,12 @@ def expect_headers(headers: Mapping[str, str]) -> None:
             raise ClientError(
                 "INVALID_INPUT",
                 f"Expected names of headers of letters, digits, -, _ and '.'. Received: {name!r:.100}.",
+            )
+        if name.lower() in _OF_THE_BODY or name.lower().endswith("-bin"):
+            raise ClientError(
+                "INVALID_INPUT",
+                "Expected headers that do not describe the body of a request, and whose names do not end in "
+                f"-bin, which for gRPC are bytes. Received: {name!r}. Leave it out.",
             )
         if not (isinstance(value, str) and _HEADER_VALUE.fullmatch(value)):
             received = "other characters" if isinstance(value, str) else type(value).__name__

@@ -29,13 +29,23 @@ class Latency:
         clients: the number of clients that ask at once.
         rows: the rows of each request.
         milliseconds: the percentiles of `PERCENTILES`, from a frame of rows to a frame of answers.
-        requests_per_second: of all clients together.
+        requests_per_second: of all clients together. A frame that the client sends in parts is one.
+        response_cache: whether the model is exported with a cache of its answers, from which a server
+            that has one answers all requests but the first, since they are equal.
     """
 
     clients: int
     rows: int
     milliseconds: tuple[float, ...]
     requests_per_second: float
+    response_cache: bool = False
+
+
+# What a reader has to know about times of a model with a cache.
+FROM_CACHE = (
+    "The model is exported with response_cache, and equal rows are sent again: a server with a cache "
+    "answers from it. Start one without to measure computed answers."
+)
 
 
 def measure_latency(
@@ -56,7 +66,8 @@ def measure_latency(
     request = pl.concat([frame] * -(-rows // frame.height)).head(rows)
     times, taken = _times(partial(client.predict, request), clients, seconds)
     found = np.percentile(times, PERCENTILES) * 1e3
-    return Latency(clients, rows, tuple(map(float, found)), len(times) / taken)
+    cached = client.config().response_cache.enable
+    return Latency(clients, rows, tuple(map(float, found)), len(times) / taken, cached)
 
 
 def _times(call: Callable[[], object], threads: int, seconds: float) -> tuple[list[float], float]:
@@ -112,8 +123,9 @@ def latency_chart(measured: Sequence[Latency]) -> str:
             f"<span>{values} ms, {speed}</span>"
         )
     percentiles = ", ".join(f"{number} %" for number in PERCENTILES)
+    note = f" {FROM_CACHE}" if any(one.response_cache for one in measured) else ""
     return (
         f'{_STYLE}<div class="latency">{"".join(lines)}</div>'
         f"<p>Times within which {percentiles} of the requests were answered, from a frame of rows to a "
-        "frame of answers, on the machine of this report.</p>"
+        f"frame of answers, on the machine of this report.{note}</p>"
     )

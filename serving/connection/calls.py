@@ -54,6 +54,16 @@ def read_answer(read: Callable[[Any], _Read], answer: Any) -> _Read:
         ) from error
 
 
+def expect_open(closed: bool) -> None:
+    """Check that a connection was not closed.
+
+    Raises:
+        ClientError: it was.
+    """
+    if closed:
+        raise ClientError("CANCELLED", "Expected an open connection. Received: a closed one.")
+
+
 class Connection(ABC):
     """A connection to a server.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,5 +37,12 @@ class AsyncGrpcConnection(AsyncConnection):
             return await method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise refused(error, self.address.url, request) from error
+        except asyncio.CancelledError as error:
+            # gRPC cancels the calls of a channel that is closed, as if their caller had.
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
+            raise ClientError(
+                "CANCELLED", "Expected an open connection. It was closed before the answer came."
+            ) from error
         except (grpc.aio.UsageError, ValueError) as error:
             raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error

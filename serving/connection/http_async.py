@@ -9,7 +9,7 @@ import aiohttp
 
 from serving.connection import http_messages
 from serving.connection.address import Address, tls_context
-from serving.connection.calls import AsyncConnection
+from serving.connection.calls import AsyncConnection, expect_open
 from serving.connection.http_messages import (
     HEADER_LENGTH,
     Answer,
@@ -17,7 +17,7 @@ from serving.connection.http_messages import (
     Request,
     expect_ok,
 )
-from serving.errors import ClientError, ServerUnavailableError, refusal
+from serving.errors import ServerUnavailableError, refusal
 
 
 class AsyncHttpConnection(AsyncConnection):
@@ -41,15 +41,15 @@ class AsyncHttpConnection(AsyncConnection):
         await self._session.close()
 
     async def _call(self, request: Request, timeout: float) -> Answer:  # noqa: ASYNC109
-        if self._session.closed:
-            raise ClientError("CANCELLED", "Expected an open connection. Received: a closed one.")
         attempts = Attempts(self._retries, timeout)
         while True:
+            expect_open(self._session.closed)
             try:
                 answer = await self._once(request, attempts.left)
                 expect_ok(answer, request, self.address.url)
             except ServerUnavailableError as error:
-                await asyncio.sleep(attempts.pause(error))
+                if not self._session.closed:
+                    await asyncio.sleep(attempts.pause(error))
             else:
                 return answer
 

@@ -6,12 +6,13 @@ import http.client
 import select
 import socket
 import time
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 
 from serving.connection import http_messages
 from serving.connection.address import Address, tls_context
-from serving.connection.calls import Connection
+from serving.connection.calls import Connection, expect_open
 from serving.connection.http_messages import (
     HEADER_LENGTH,
     Answer,
@@ -20,10 +21,12 @@ from serving.connection.http_messages import (
     expect_ok,
 )
 from serving.connection.idle import Idle
-from serving.errors import ClientError, ServerUnavailableError, refusal
+from serving.errors import ServerUnavailableError, refusal
 
 # Bytes of an answer that are read at once.
 _PART = 1 << 20
+# The format of zlib's data is read from its header.
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class HttpConnection(Connection):
@@ -45,8 +48,7 @@ class HttpConnection(Connection):
             self._idle.pop().close()
 
     def _call(self, request: Request, timeout: float) -> Answer:
-        if self._closed:
-            raise ClientError("CANCELLED", "Expected an open connection. Received: a closed one.")
+        expect_open(self._closed)
         attempts = Attempts(self._retries, timeout)
         while True:
             try:
@@ -72,10 +74,12 @@ class HttpConnection(Connection):
             connected = connection.sock
             response = connection.getresponse()
             content = _read(response, connected, deadline)
+            if response.headers.get("Content-Encoding") in ("gzip", "deflate"):
+                content = zlib.decompress(content, _GZIP_OR_ZLIB)
         except TimeoutError as error:
             connection.close()
             raise refusal("DEADLINE_EXCEEDED", "Deadline exceeded", self.address.url) from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, zlib.error) as error:
             connection.close()
             text = f"{error}"
             if not text.isprintable():

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.connection.calls import AsyncConnection, Connection
+from serving.connection.calls import AsyncConnection, Connection, expect_open
 from serving.connection.idle import Idle
 from serving.connection.tensors import Place, WireTensor, datatype_of, to_bytes
 from serving.errors import ClientError, DeadlineExceededError
@@ -43,6 +43,9 @@ class Regions:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._idle = Idle(SharedMemory.close)
+        # An entry for each request under way, in this process.
+        self._busy = Idle[None](lambda _: None)
+        self._closed = False
         # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
 
@@ -57,24 +60,32 @@ class Regions:
         Raises:
             ClientError: no shared memory is left, or the server refuses it.
         """
-        layout = _Positions(tensors)
-        region = self._take(layout.size, deadline)
+        expect_open(self._closed)
+        self._busy.append(None)
         try:
-            yield layout.laid_into(region)
-        except BaseException as error:
-            # The server may still read it, so no other request can have it.
-            self._free(region, deadline)
-            if is_forgotten(error):
+            layout = _Positions(tensors)
+            region = self._take(layout.size, deadline)
+            try:
+                yield layout.laid_into(region)
+            except BaseException as error:
+                # The server may still read it, so no other request can have it.
+                self._free(region, deadline)
+                if is_forgotten(error):
+                    self._free_idle(deadline)
+                raise
+            self._idle.append(region)
+            if self._closed:
                 self._free_idle(deadline)
-            raise
-        self._idle.append(region)
+        finally:
+            self._busy.pop()
 
     def close(self) -> None:
-        """Free all regions."""
+        """Free all regions, when the requests under way are answered."""
+        self._closed = True
         deadline = time.monotonic() + CLOSE_TIMEOUT
         self._free_idle(deadline)
-        while self._unclear and time.monotonic() < deadline:
-            if not self._unregister_unclear(deadline):
+        while (self._busy or self._unclear) and time.monotonic() < deadline:
+            if not self._unregister_unclear(deadline) or self._busy:
                 time.sleep(_CLOSE_PAUSE)
 
     def _take(self, size: int, deadline: float) -> SharedMemory:
@@ -138,6 +149,9 @@ class AsyncRegions:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._idle: deque[SharedMemory] = deque()
+        # The number of requests under way.
+        self._busy = 0
+        self._closed = False
         # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
 
@@ -146,24 +160,32 @@ class AsyncRegions:
         self, tensors: Mapping[str, Array], deadline: float
     ) -> AsyncIterator[list[WireTensor]]:
         """See `Regions.holding`."""
-        layout = _Positions(tensors)
-        region = await self._take(layout.size, deadline)
+        expect_open(self._closed)
+        self._busy += 1
         try:
-            yield layout.laid_into(region)
-        except BaseException as error:
-            # The server may still read it, so no other request can have it.
-            await self._free(region, deadline)
-            if is_forgotten(error):
+            layout = _Positions(tensors)
+            region = await self._take(layout.size, deadline)
+            try:
+                yield layout.laid_into(region)
+            except BaseException as error:
+                # The server may still read it, so no other request can have it.
+                await self._free(region, deadline)
+                if is_forgotten(error):
+                    await self._free_idle(deadline)
+                raise
+            self._idle.append(region)
+            if self._closed:
                 await self._free_idle(deadline)
-            raise
-        self._idle.append(region)
+        finally:
+            self._busy -= 1
 
     async def close(self) -> None:
-        """Free all regions."""
+        """Free all regions, when the requests under way are answered."""
+        self._closed = True
         deadline = time.monotonic() + CLOSE_TIMEOUT
         await self._free_idle(deadline)
-        while self._unclear and time.monotonic() < deadline:
-            if not await self._unregister_unclear(deadline):
+        while (self._busy or self._unclear) and time.monotonic() < deadline:
+            if not await self._unregister_unclear(deadline) or self._busy:
                 await asyncio.sleep(_CLOSE_PAUSE)
 
     async def _take(self, size: int, deadline: float) -> SharedMemory:

@@ -147,7 +147,7 @@ def parse(text: str) -> Scrape:
         3.0
     """
     samples: dict[str, list[Sample]] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):  # Other characters that end a line may be in a column's name.
         found = None if line.startswith("#") else _LINE.fullmatch(line.strip())
         if found:
             labels = {key: _unescaped(value) for key, value in _LABEL.findall(found[2] or "")}

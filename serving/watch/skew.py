@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from serving.watch.metrics import Scrape, model_of
@@ -13,6 +14,7 @@ from workflow.schema.own_names import OwnNames
 SHARE, LENGTH = 0.01, 0.1
 # Standard errors beyond which chance does not explain a difference.
 ERRORS = 4.0
+_COUNTED = frozenset(name for name, _ in COUNTERS.values())
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
 
     Args:
         now: the metrics.
-        before: earlier ones; the figures are of the rows between the two, or of all rows.
+        before: earlier ones; the figures are of the rows between the two, or of all rows. Of a model
+            whose counters have begun anew since they are of the rows since then.
 
     Example:
         >>> from serving.watch.metrics import parse
@@ -57,10 +60,36 @@ def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
         [Skew(model='m 1', column='age', figure='nulls', served=0.4, expected=0.1, deviates=True)]
     """
     found = []
+    if before is not None:
+        before = without(before, restarted(now, before))
     for sample in now.find(COUNTERS["values"][0]):
         column = _Column(dict(sample.labels), now, before)
         found += [skew for skew in column.skews() if skew is not None]
     return found
+
+
+def restarted(now: Scrape, before: Scrape) -> set[str]:
+    """The models whose counters began anew at 0 between two scrapes, as after a restart of the server.
+
+    One counter that fell shows it, although others may have passed their earlier numbers.
+    """
+    return {
+        model_of(sample.labels)
+        for name in _COUNTED
+        for sample in before.find(name)
+        if (now.value(name, **sample.labels) or 0.0) < sample.value
+    }
+
+
+def without(scrape: Scrape, models: Collection[str]) -> Scrape:
+    """The metrics without the counters of the inputs of some models, named as `model_of` does."""
+    if not models:
+        return scrape
+    kept = {
+        name: [s for s in own if name not in _COUNTED or model_of(s.labels) not in models]
+        for name, own in scrape.samples.items()
+    }
+    return Scrape(kept, scrape.time)
 
 
 @dataclass(frozen=True)
@@ -84,13 +113,11 @@ class _Column:
     def _count(self, kind: str) -> float:
         """The count between the two times; after a restart of the server, since then."""
         labels = {k: v for k, v in self.labels.items() if k != "column" or kind != "rows"}
-        name = COUNTERS[kind][0]
-        now, before = self.now.value(name, **labels), None
-        if self.before is not None:
-            before = self.before.value(name, **labels)
-        if now is None or before is None or before > now:
-            return now or 0.0
-        return now - before
+        now, before = (
+            scrape and scrape.value(COUNTERS[kind][0], **labels)
+            for scrape in (self.now, self.before)
+        )
+        return (now or 0.0) - (before or 0.0)
 
     def _share(
         self, figure: str, count: float, total: float, expected: float | None
@@ -98,10 +125,10 @@ class _Column:
         is_counted = self.now.value(COUNTERS[figure][0], **self.labels) is not None
         if not is_counted or not total:
             return None
-        deviates = expected is not None and _is_beyond(
-            figure, *_interval(count / total, total), expected
-        )
-        return self._skew(figure, count / total, expected, deviates)
+        # A scrape in the middle of a step's report has some of its counts alone.
+        share = min(count / total, 1.0)
+        deviates = expected is not None and _is_beyond(figure, *_interval(share, total), expected)
+        return self._skew(figure, share, expected, deviates)
 
     def _length(self, values: float) -> Skew | None:
         expected, rows = self._expected("length"), self._count("rows")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from serving.errors import ClientError, ColumnError
 from serving.watch.metrics import Scrape, parse, scrape
-from serving.watch.skew import Skew, skews
+from serving.watch.skew import Skew, restarted, skews, without
 from serving.watch.skew_monitor import SkewMonitor
 from serving.watch.view import FIGURES, View
 from triton_models.preprocess.input_metrics import COUNTERS
@@ -26,8 +26,7 @@ _STYLE = """<style>
 </style>"""
 
 
-@dataclass(frozen=True)
-class _Look:
+class _Look(NamedTuple):
     """The metrics at one time, and the figures of the rows since the look before."""
 
     metrics: Scrape
@@ -43,7 +42,8 @@ class SkewHistory:
     Args:
         source: an address of metrics, such as `TritonServer.metrics_url`; several of them; or a
             `SkewMonitor`. It is read at once, and again by each `look`.
-        window: minutes after which a look is forgotten.
+        window: minutes after which a look is forgotten. After a restart of the server the rows count
+            that it has answered since.
 
     Raises:
         ClientError: `window` is not positive, or an address is not one of http.
@@ -74,8 +74,11 @@ class SkewHistory:
 
     def look(self) -> None:
         """Read the metrics now."""
-        now = self._read()
-        recent = {_key(skew): skew for skew in skews(now, self._looks[-1].metrics)}
+        now, last = self._read(), self._looks[-1].metrics
+        recent = {_key(skew): skew for skew in skews(now, last)}
+        if gone := restarted(now, last):
+            # What an earlier server counted is not a part of the present one's counts.
+            self._looks = deque(_Look(without(m, gone), r) for m, r in self._looks)
         self._looks.append(_Look(now, recent))
         while len(self._looks) > 2 and now.time - self._looks[0].metrics.time > self._window * 60:
             self._looks.popleft()

@@ -82,8 +82,9 @@ class View:
         now = self.now.value(name, **labels) or 0.0
         if self.before is None:
             return f"{now:,.0f}"
-        # After a restart of the server the counters begin at 0.
-        then = min(self.before.value(name, **labels) or 0.0, now)
+        then = self.before.value(name, **labels) or 0.0
+        if then > now:  # After a restart of the server the counters begin at 0.
+            then = 0.0
         return f"{(now - then) / max(self.now.time - self.before.time, 1e-9):,.1f}"
 
     def _quantile(self, name: str, labels: dict[str, str], quantile: str) -> str:

@@ -33,6 +33,9 @@ def test_headers_that_cannot_be_sent(client):
         ({"token": "☃"}, "header 'token' as text of printable ASCII. Received: other characters"),
         ({"token": "a\r\nb: c"}, "Received: other characters"),
         ({"token": b"c"}, "Received: bytes"),
+        ({"Content-Length": "3"}, "that do not describe the body.* Received: 'Content-Length'"),
+        ({"transfer-encoding": "chunked"}, "Received: 'transfer-encoding'"),
+        ({"trace-bin": "c"}, "do not end in -bin.* Received: 'trace-bin'"),
     ):
         with pytest.raises(ClientError, match=received) as error:
             client("127.0.0.1:1", "model", headers=headers)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
 
+    from exporter.report.latency import Latency
     from serving import EnsembleClient
 
 
@@ -50,14 +51,15 @@ def bench(
 ) -> None:
     """Measure the response times of a served model.
 
-    A time is that from a frame of rows to a frame of answers.
+    A time is that from a frame of rows to a frame of answers, with all requests that the client sends
+    for it, and their repetitions if the server refuses one. The same rows are sent again and again.
 
     Example: `ensemble bench movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
     # So that help is shown at once.
     from rich.console import Console  # noqa: PLC0415
 
-    from exporter.report.latency import SIZES  # noqa: PLC0415
+    from exporter.report.latency import FROM_CACHE, SIZES  # noqa: PLC0415
 
     expect_place(write_input)
     rows, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
@@ -68,12 +70,15 @@ def bench(
         if write_input is not None:
             _write_input(client, frame, write_input, validation_data)
             return
-        lines = _measure(client, frame, seconds, clients)
+        measured = _measure(client, frame, seconds, clients)
         title = f"{client.model_name} at {client.url}"
+    lines = [_line(one) for one in measured]
+    cached = any(one.response_cache for one in measured)
     if as_json:
-        answer(as_json, "", model=name, lines=lines)
+        answer(as_json, "", model=name, lines=lines, response_cache=cached)
     else:
-        Console().print(_table(title, lines))
+        note = FROM_CACHE if cached else None
+        Console().print(_table(title, lines, note))
 
 
 def _write_input(
@@ -87,28 +92,27 @@ def _write_input(
 
 def _measure(
     client: EnsembleClient, frame: pl.DataFrame, seconds: float, clients: int
-) -> list[dict[str, float]]:
-    """The numbers of each line by their titles."""
-    from exporter.report.latency import (  # noqa: PLC0415 - so that help is shown at once
-        PERCENTILES,
-        SIZES,
-        measure_latency,
-    )
+) -> list[Latency]:
+    from exporter.report.latency import SIZES, measure_latency  # noqa: PLC0415 - as above
 
-    lines = []
-    for threads, size in [(1, size) for size in SIZES] + [(clients, 1)]:
-        found = measure_latency(client, frame, threads, size, seconds)
-        rate = found.requests_per_second
-        times = zip(PERCENTILES, found.milliseconds, strict=True)
-        line = {"clients": threads, "rows": size, **{f"p{p} ms": ms for p, ms in times}}
-        lines.append({**line, "requests/s": rate, "rows/s": rate * size})
-    return lines
+    cases = [(1, size) for size in SIZES] + [(clients, 1)]
+    return [measure_latency(client, frame, threads, size, seconds) for threads, size in cases]
 
 
-def _table(title: str, lines: list[dict[str, float]]) -> Table:
+def _line(found: Latency) -> dict[str, float]:
+    """The numbers of a line by their titles."""
+    from exporter.report.latency import PERCENTILES  # noqa: PLC0415 - as above
+
+    rate = found.requests_per_second
+    times = zip(PERCENTILES, found.milliseconds, strict=True)
+    line = {"clients": found.clients, "rows": found.rows, **{f"p{p} ms": ms for p, ms in times}}
+    return {**line, "requests/s": rate, "rows/s": rate * found.rows}
+
+
+def _table(title: str, lines: list[dict[str, float]], note: str | None) -> Table:
     from rich.table import Table  # noqa: PLC0415 - so that help is shown at once
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", caption=note, caption_justify="left")
     for name in lines[0]:
         table.add_column(name, justify="right")
     for line in lines:

@@ -34,6 +34,21 @@ def test_every_way_gives_the_same_answer(url):
         assert client.contract.label_columns == ("rating",)
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_an_answer_may_be_compressed_if_a_header_asks_for_it(url, encoding):
+    many, headers = pl.concat([FRAME] * 500), {"accept-encoding": encoding}
+
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies", headers=headers) as client:
+            return await client.predict(many)
+
+    with EnsembleClient(url, "movies", headers=headers) as client:
+        assert_frame_equal(client.predict(many), pl.concat([EXPECTED] * 500))
+        with pytest.raises(InvalidRequestError, match="userId"):  # An error is compressed as well.
+            client.raw({"userId": np.zeros((1, 1), np.float64)})
+    assert_frame_equal(asyncio.run(ask()), pl.concat([EXPECTED] * 500))
+
+
 def test_requests_under_way_at_once_in_asyncio(url):
     async def ask():
         async with AsyncEnsembleClient(url, "movies") as client:
@@ -173,6 +188,34 @@ def test_a_network_that_fails_under_asyncio(server, scheme):
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(DeadlineExceededError, match="Raise `timeout`"):
             asyncio.run(ask(address, timeout=0.2))
+
+
+@pytest.mark.parametrize("retries", [0, 4])
+def test_a_client_that_is_closed_says_so_to_tasks_that_wait(url, retries):
+    """A `CancelledError` would end them as if their own caller had cancelled them."""
+
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies", retries=retries) as client:
+            tasks = [asyncio.create_task(client.predict(FRAME)) for _ in range(3)]
+            await asyncio.sleep(0)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    for error in asyncio.run(ask()):
+        assert isinstance(error, ClientError), error
+        assert error.code == "CANCELLED"
+        assert "Expected an open connection" in error.message
+
+
+def test_a_task_that_its_caller_cancels_is_cancelled(url):
+    async def ask():
+        async with AsyncEnsembleClient(url, "movies") as client:
+            task = asyncio.create_task(client.predict(FRAME))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(ask())
 
 
 def test_a_port_of_grpc_is_no_address_of_http(server):

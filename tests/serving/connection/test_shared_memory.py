@@ -179,6 +179,42 @@ def test_regions_of_requests_that_were_given_up_are_freed(server, url, known):
     assert not known()
 
 
+def test_a_client_that_is_closed_frees_the_regions_of_requests_under_way(server, url, known):
+    many = pl.concat([FRAME] * 5_000)
+    client = EnsembleClient(url, "movies", shared_memory=True, headers=server.admin_headers)
+
+    def ask():
+        with suppress(ClientError):
+            client.predict(many)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while thread.is_alive() and not regions():
+        time.sleep(0.001)
+    client.close()
+    thread.join()
+    assert not regions()
+    assert not known()
+    with pytest.raises(ClientError, match="Expected an open connection"):
+        client.predict(FRAME)
+    assert not regions()
+
+
+def test_a_client_that_is_closed_under_asyncio_frees_them_too(server, url, known):
+    async def ask():
+        settings = {"shared_memory": True, "headers": server.admin_headers}
+        async with AsyncEnsembleClient(url, "movies", **settings) as client:
+            tasks = [asyncio.create_task(client.predict(FRAME)) for _ in range(2)]
+            await asyncio.sleep(0)
+            assert regions()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(answer, (pl.DataFrame, ClientError)) for answer in answers), answers
+
+    asyncio.run(ask())
+    assert not regions()
+    assert not known()
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_process_has_regions_of_its_own(server, url, known):
     with EnsembleClient(url, "movies", shared_memory=True, headers=server.admin_headers) as client:

@@ -54,9 +54,13 @@ def workflow():
     return Workflow(ids + (["price"] >> ops.FillMissing(0) >> ops.Normalize())).fit(rows(20_000, 1))
 
 
+def monitor_client():
+    return Client(Contract(INPUTS, (), (), "", {}, max_batch_size=1024))
+
+
 @pytest.fixture
 def monitor(workflow):
-    return SkewMonitor(workflow, Client(Contract(INPUTS, (), (), "", {}, max_batch_size=1024)))
+    return SkewMonitor(workflow, monitor_client())
 
 
 def marked(scraped, before=None):
@@ -104,6 +108,17 @@ def test_flights_of_the_second_half_of_a_year_differ_from_the_first():
     assert found == [set(), new]
 
 
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a\rb", "a\x0cb", 'a"\\b\n{}, c="1" 2'])
+def test_a_column_may_have_any_name(name):
+    """Lines of the format end at a line feed alone, which is escaped within a name."""
+    workflow = Workflow([name] >> ops.Categorify()).fit({name: [1, 2, 3, 3]})
+    inputs = (WireColumn(name, "int64", nullable=True),)
+    monitor = SkewMonitor(workflow, Client(Contract(inputs, (), (), "", {})))
+    monitor.add({name: [1, None, 9, 3]})
+    found = {(s.column, s.figure): s.served for s in skews(parse(monitor.exposition()))}
+    assert found == {(name, "nulls"): 1 / 4, (name, "unknown"): 1 / 3}
+
+
 def test_few_rows_are_no_reason_for_a_mark(monitor):
     monitor.add({"user": [10**12], "price": [None], "tags": [["new"]]})
     monitor.add(rows(2, 3))
@@ -120,6 +135,34 @@ def test_rows_before_the_window_do_not_count(monitor):
     # After a restart of the server the counters begin at 0.
     monitor.add(rows(3_000, 3))
     assert marked(before, parse(monitor.exposition())) == {("price", "nulls")}
+
+
+def test_a_restart_is_found_by_one_counter_that_fell(workflow, monitor):
+    """More rows than before it, of which fewer are unknown, and more null."""
+    monitor.add(rows(3_000, 2, first=10**9, nulls=0.05))
+    before = parse(monitor.exposition())
+    again = SkewMonitor(workflow, monitor_client())
+    sent = rows(9_000, 3, nulls=0.3)
+    again.add(sent)
+    now = parse(again.exposition())
+    found = {(s.column, s.figure): s.served for s in skews(now, before)}
+    assert found["price", "nulls"] == sent["price"].null_count() / 9_000
+    assert found["tags", "length"] == sent["tags"].list.len().sum() / 9_000
+    assert marked(now, before) == {PRICE_NULLS}
+
+
+def test_a_share_is_never_above_one():
+    """A scrape between two counts of one report: the unknown values of before come with the next."""
+
+    def at(values, unknown):
+        labels = 'model="shop",version="1",column="user"'
+        return parse(
+            f"nvt_input_values_total{{{labels}}} {values}\n"
+            f"nvt_input_unknown_total{{{labels}}} {unknown}\n"
+            f"nvt_training_unknown_ratio{{{labels}}} 0.1\n"
+        )
+
+    assert [(s.served, s.deviates) for s in skews(at(210, 90), at(200, 0))] == [(1.0, True)]
 
 
 def test_a_look_marks_what_deviates_and_fails(monitor):
@@ -192,6 +235,9 @@ def test_rates_are_of_the_last_seconds():
 
     (cells,) = zip(*(c.cells for c in View(at(12, 90, 7), at(10, 50, 1)).models().columns))  # noqa: B905
     assert [str(cell) for cell in cells] == ["shop 1", "20.0", "3.0", "1.50", "-", "-", "-"]
+    # After a restart of the server the counters begin at 0.
+    (cells,) = zip(*(c.cells for c in View(at(12, 90, 7), at(10, 500, 1)).models().columns))  # noqa: B905
+    assert str(cells[1]) == "45.0"
 
 
 def test_an_address_without_metrics_is_an_error():

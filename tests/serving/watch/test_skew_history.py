@@ -34,12 +34,27 @@ def rows(nulls):
     )
 
 
-@pytest.fixture
-def monitor():
+def new_monitor():
     graph = (["price"] >> ops.FillMissing(0) >> ops.Normalize()) + (["user"] >> ops.Categorify())
     workflow = Workflow(graph).fit(rows(100))
     columns = (WireColumn("price", "float64", nullable=True), WireColumn("user", "int64"))
     return SkewMonitor(workflow, Client(Contract(columns, (), (), "", {})))
+
+
+@pytest.fixture
+def monitor():
+    return new_monitor()
+
+
+@pytest.fixture
+def started_anew():
+    """The monitor after a restart of its process: all counters begin at 0."""
+    return new_monitor()
+
+
+def served(history, column, figure):
+    (found,) = [s.served for s in history.skews() if (s.column, s.figure) == (column, figure)]
+    return found
 
 
 def curves(svg):
@@ -101,6 +116,47 @@ def test_what_is_older_than_the_window_is_forgotten(monitor):
     assert nulls.served == pytest.approx(0.1)
     with pytest.raises(ClientError, match=r"more than 0 minutes. Received: 0"):
         SkewHistory(monitor, window=0)
+
+
+def test_after_a_restart_the_rows_since_then_count(monitor, started_anew):
+    """One counter shows it, although others have passed the numbers that they had before."""
+    monitor.add(rows(100).with_columns(user=pl.lit(10**9)))
+    with monitor.serving() as url:
+        history = SkewHistory(url)
+        port = int(url.split(":")[2].split("/")[0])
+        monitor.add(rows(100))
+        history.look()
+    started_anew.add(pl.concat([rows(500)] * 2 + [rows(0)]))
+    with started_anew.serving(port):
+        history.look()
+        assert served(history, "price", "nulls") == pytest.approx(1000 / 3000)
+        assert served(history, "user", "unknown") == 0
+        started_anew.add(rows(0))
+        history.look()
+        assert served(history, "price", "nulls") == pytest.approx(1000 / 4000)
+    drawn = curves(history.to_svg("price"))["served"]
+    assert drawn == pytest.approx([10, 100 / 3, 0], abs=0.3)
+
+
+def test_a_restart_of_one_server_leaves_the_counts_of_another(monitor, started_anew):
+    other = new_monitor()
+    with other.serving() as kept:
+        monitor.add(rows(100).with_columns(user=pl.lit(10**9)))
+        other.add(rows(900))
+        with monitor.serving() as url:
+            history = SkewHistory([url, kept])
+        other.add(rows(200))
+        # Fewer unknown users, and more rows than before the restart.
+        started_anew.add(pl.concat([rows(300)] * 3))
+        with started_anew.serving(int(url.split(":")[2].split("/")[0])):
+            history.look()
+    found = {
+        s.model.split(":")[-1]: s.served
+        for s in history.skews()
+        if s.figure == "nulls" and s.column == "price"
+    }
+    ports = [address.split(":")[2].split("/")[0] for address in (url, kept)]
+    assert [found[port] for port in ports] == pytest.approx([0.3, 0.2])
 
 
 def test_nothing_is_drawn_before_a_row_was_counted(monitor):
