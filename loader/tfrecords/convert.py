@@ -25,6 +25,7 @@ from loader.tfrecords.examples import (
     names_of,
     reason_of,
 )
+from workflow.data.dataset import expect_once
 from workflow.data.object_stores import expect_local
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
@@ -80,8 +81,9 @@ def convert_tfrecords_to_parquet(
         The parquet files, in the order of the rows.
 
     Raises:
-        LoaderError: no files, files that are damaged, truncated or of other records, features that
-            do not fit, or a folder that holds parquet or is being written to.
+        LoaderError: no files, one that links name twice, files that are damaged, truncated or of
+            other records, features that do not fit, or a folder that holds parquet or is being
+            written to.
 
     Example:
         >>> convert_tfrecords_to_parquet("clicks/*.tfrecord.gz", "clicks_parquet")  # doctest: +SKIP
@@ -339,13 +341,14 @@ def _files(filenames: Any) -> list[Path]:
         name = os.fspath(path)
         # Path.glob takes no absolute patterns.
         matches = [name] if Path(name).is_file() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
-        paths = [match for match in matches if Path(match).is_file()]
+        paths = [Path(match) for match in matches if Path(match).is_file()]
         if not paths:
             raise LoaderError(
                 f"Expected TFRecord files at {name!r}. Received: none. Give a file, or a pattern "
                 'such as "data/*.tfrecord".'
             )
-        found += map(Path, paths)
+        expect_once(name, ((path, ()) for path in paths), LoaderError)
+        found += paths
     if not found:
         raise LoaderError("Expected TFRecord files. Received: an empty list.")
     return found

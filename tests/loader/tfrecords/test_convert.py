@@ -368,6 +368,12 @@ def test_bad_arguments_are_refused(tmp_path, target, make, text):
         convert_tfrecords_to_parquet(**arguments | make(tmp_path))
 
 
+def test_a_file_that_a_link_names_again_is_refused(shards, target):
+    (shards / "z.tfrecord").symlink_to("0.tfrecord")
+    with pytest.raises(LoaderError, match=r"0\.tfrecord and .*z\.tfrecord, which are one file"):
+        convert_tfrecords_to_parquet(f"{shards}/*", target)
+
+
 def test_other_data_is_not_overwritten(tmp_path, target):
     path = write(tmp_path / "a", [example(a=1)])
     convert_tfrecords_to_parquet(path, target)
