@@ -113,7 +113,7 @@ def convert_tfrecords_to_parquet(
             ]
             parts = [run.scratch / f"part-{number:05}.parquet" for number in range(len(converted))]
             for part, path in zip(converted, parts, strict=True):
-                os.link(part, path)
+                part.rename(path)
             written = run.publish(parts, _schema(found))
             shutil.rmtree(scratch)
             sync(folder)
@@ -280,7 +280,9 @@ def _done(folder: Path, facts: list[Any]) -> list[Path] | None:
         done = unsealed((folder / _DONE).read_bytes(), str(folder / _DONE))
     except (OSError, FormatError):
         return None
-    return [folder / name for name in done["files"]] if done["facts"] == facts else None
+    files = [folder / name for name in done["files"]]
+    # A call that was killed while it published has moved them.
+    return files if done["facts"] == facts and all(map(Path.exists, files)) else None
 
 
 def _first(shards: Sequence[_Shard]) -> Iterator[tf.train.Example]:
