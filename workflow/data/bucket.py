@@ -8,7 +8,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from os import environ
 from pathlib import Path
 from typing import Any, TypeVar
@@ -265,7 +265,7 @@ class Bucket:
         """
         for key in keys:
             with suppress(FileNotFoundError), _store_errors(f"{self.root}/{key}", "removed"):
-                self._complete(lambda key=key: _library().delete(self.store, key))
+                self._complete(partial(_library().delete, self.store, key))
 
 
 def _state(found: Any) -> State:

@@ -458,6 +458,14 @@ def test_results_are_not_written_into_a_folder_of_the_data(link, raw, workflow):
         for write in (workflow.transform_to_parquet, workflow.fit_transform_to_parquet):
             with pytest.raises(WorkflowError, match=f"outside of the data, .*Received: {url}/made"):
                 write(data, f"{url}/made", storage_options=link.options)
+    root, _, key = url.removeprefix("s3://").partition("/")
+    for data, folder in (
+        (url, f"s3://{root}//{key}/made"),
+        (url, f"{url}/./made"),
+        (f"s3://{root}//{key}", f"{url}/made"),
+    ):
+        with pytest.raises(WorkflowError, match="outside of the data"):
+            workflow.transform_to_parquet(data, folder, storage_options=link.options)
     for data, folder in ((url, f"{url}-made"), (f"{url}/*/*.parquet", f"{url}/made")):
         workflow.transform_to_parquet(data, folder, storage_options=link.options)
 
