@@ -25,7 +25,7 @@ from exporter.plan.config_pbtxt import config_text, parse_config, read_config
 from exporter.plan.model_spec import ModelSpec
 from exporter.repository.manifest import config_of
 from exporter.repository.staging import JOURNAL, leftovers, write_errors
-from workflow.files.durable import exclusive, remove_if_empty, sync, sync_tree
+from workflow.files.durable import exclusive, missing_folders, remove_if_empty, sync, sync_tree
 from workflow.files.repository import CONFIG, WARM_UP
 
 # Fields of a config that may change without affecting an older version.
@@ -170,7 +170,8 @@ def _moves(stage: Path, repository: Path, models: Sequence[str], version: int) -
 def changing(repository: Path, name: str) -> Iterator[bool]:
     """Lock a repository for a change of an ensemble, and remove the remains of killed exports.
 
-    On a file system without locks these stay, since they could belong to a running export.
+    On a file system without locks these stay, since they could belong to a running export. Folders
+    that are made may be read by all users, as their content.
 
     Returns:
         Whether the repository is locked, and so without remains.
@@ -178,10 +179,15 @@ def changing(repository: Path, name: str) -> Iterator[bool]:
     Raises:
         ExportError: the repository cannot be written.
     """
-    with write_errors(repository), exclusive(repository) as alone:
-        if alone:
-            recover(repository, name)
-        yield alone
+    with write_errors(repository):
+        made = missing_folders(repository)
+        with exclusive(repository) as alone:
+            for path in made:
+                # The server may be another user's, whom this one's umask shuts out.
+                path.chmod(path.stat().st_mode | 0o055)
+            if alone:
+                recover(repository, name)
+            yield alone
 
 
 def recover(repository: Path, name: str) -> None:

@@ -25,6 +25,7 @@ from loader.tfrecords.examples import (
     names_of,
     reason_of,
 )
+from workflow.data.dataset import expect_once
 from workflow.data.object_stores import expect_local
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
@@ -80,8 +81,9 @@ def convert_tfrecords_to_parquet(
         The parquet files, in the order of the rows.
 
     Raises:
-        LoaderError: no files, files that are damaged, truncated or of other records, features that
-            do not fit, or a folder that holds parquet or is being written to.
+        LoaderError: no files, one that links name twice, files that are damaged, truncated or of
+            other records, features that do not fit, or a folder that holds parquet or is being
+            written to.
 
     Example:
         >>> convert_tfrecords_to_parquet("clicks/*.tfrecord.gz", "clicks_parquet")  # doctest: +SKIP
@@ -111,7 +113,7 @@ def convert_tfrecords_to_parquet(
             ]
             parts = [run.scratch / f"part-{number:05}.parquet" for number in range(len(converted))]
             for part, path in zip(converted, parts, strict=True):
-                os.link(part, path)
+                part.rename(path)
             written = run.publish(parts, _schema(found))
             shutil.rmtree(scratch)
             sync(folder)
@@ -278,7 +280,9 @@ def _done(folder: Path, facts: list[Any]) -> list[Path] | None:
         done = unsealed((folder / _DONE).read_bytes(), str(folder / _DONE))
     except (OSError, FormatError):
         return None
-    return [folder / name for name in done["files"]] if done["facts"] == facts else None
+    files = [folder / name for name in done["files"]]
+    # A call that was killed while it published has moved them.
+    return files if done["facts"] == facts and all(map(Path.exists, files)) else None
 
 
 def _first(shards: Sequence[_Shard]) -> Iterator[tf.train.Example]:
@@ -339,13 +343,14 @@ def _files(filenames: Any) -> list[Path]:
         name = os.fspath(path)
         # Path.glob takes no absolute patterns.
         matches = [name] if Path(name).is_file() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
-        paths = [match for match in matches if Path(match).is_file()]
+        paths = [Path(match) for match in matches if Path(match).is_file()]
         if not paths:
             raise LoaderError(
                 f"Expected TFRecord files at {name!r}. Received: none. Give a file, or a pattern "
                 'such as "data/*.tfrecord".'
             )
-        found += map(Path, paths)
+        expect_once(name, ((path, ()) for path in paths), LoaderError)
+        found += paths
     if not found:
         raise LoaderError("Expected TFRecord files. Received: an empty list.")
     return found

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from serving.errors import ClientError, DeadlineExceededError
 from workflow.schema.column import Array
 
 PREFIX = "ensemble_client_"
+# Linux's folder for it, as in the supervisor, which imports nothing of ours.
+_FOLDER = Path("/dev/shm")  # noqa: S108
 # Tensors are aligned to cache lines; a region is never smaller than this.
 _ALIGNMENT, _SMALLEST = 64, 1 << 16
 # Seconds that `close` takes at most, and between its questions for a region that is in use.
@@ -290,15 +293,23 @@ class _Positions:
 
 
 def _create(size: int) -> SharedMemory:
-    """A new region."""
+    """A new region, all of which can be written: the system ends a process that writes what has no room."""
     try:
         name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(8)}"
-        return SharedMemory(name, create=True, size=max(_SMALLEST, 1 << (size - 1).bit_length()))
+        region = SharedMemory(name, create=True, size=max(_SMALLEST, 1 << (size - 1).bit_length()))
+        try:
+            with (_FOLDER / name).open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, region.size)
+        except BaseException:
+            _remove(region)
+            raise
     except OSError as error:
         raise ClientError(
             "RESOURCE_EXHAUSTED",
-            f"Expected {size:,} bytes of shared memory. Received: {error}.",
+            f"Expected {size:,} bytes of shared memory. Received: {error}. Predict fewer rows at a time, "
+            f"or give {_FOLDER} more room, as with --shm-size of a container.",
         ) from error
+    return region
 
 
 def _remove(region: SharedMemory) -> None:

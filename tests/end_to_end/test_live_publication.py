@@ -150,7 +150,7 @@ def test_an_export_with_the_number_of_the_version_that_answers(repository):
 
 
 def unreadable_to_others(repository):
-    needed = {path: 0o5 if path.is_dir() else 0o4 for path in repository.rglob("*")}
+    needed = {path: 0o5 if path.is_dir() else 0o4 for path in (repository, *repository.rglob("*"))}
     return [path for path, bits in needed.items() if path.stat().st_mode & bits != bits]
 
 

@@ -8,7 +8,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from os import environ
 from pathlib import Path
 from typing import Any, TypeVar
@@ -154,14 +154,15 @@ class Bucket:
     def _complete(self, ask: Callable[[], T]) -> T:
         """The result of a request, sent again if the answer ends in the middle.
 
-        The library does so for the content of objects alone.
+        The library does so for the content of objects alone. Where the answer was that to the end of
+        an object in parts, it removes these then, and its error is that there are none.
         """
         left = self._options.get("max_retries", _RETRIES)
         while True:
             try:
                 return ask()
-            except _library().exceptions.BaseError as error:
-                if not left or "body error" not in str(error):
+            except (_library().exceptions.BaseError, FileNotFoundError) as error:
+                if not left or not re.search("body error|NoSuchUpload", str(error)):
                     raise
             left -= 1
 
@@ -253,7 +254,8 @@ class Bucket:
             WorkflowError: the store cannot be reached, or refuses the request.
         """
         with _store_errors(f"{self.root}/{key}", "written"):
-            _library().put(self.store, key, content, mode="create" if new else "overwrite")
+            mode = "create" if new else "overwrite"
+            self._complete(lambda: _library().put(self.store, key, content, mode=mode))
 
     def remove(self, keys: Sequence[str]) -> None:
         """Remove objects one after another, those that exist.
@@ -263,7 +265,7 @@ class Bucket:
         """
         for key in keys:
             with suppress(FileNotFoundError), _store_errors(f"{self.root}/{key}", "removed"):
-                _library().delete(self.store, key)
+                self._complete(partial(_library().delete, self.store, key))
 
 
 def _state(found: Any) -> State:

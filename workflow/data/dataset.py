@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
@@ -194,8 +195,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
         objects: the object stores of the call.
 
     Raises:
-        WorkflowError: no file matches, a transform into a folder has not ended, or a folder holds
-            files other than those of its data set.
+        WorkflowError: no file matches, a transform into a folder has not ended, a folder holds
+            files other than those of its data set, or links name a file twice.
 
     Example:
         >>> import polars as pl
@@ -218,6 +219,7 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
             'or a glob pattern (of CSV: "folder/*.csv"); names that begin with "." or "_" are ignored.'
         )
     _expect_one_kind(str(path), found)
+    expect_once(str(path), ((file.path, file.keys) for file in found))
     return found
 
 
@@ -225,7 +227,7 @@ def parquet_below(folder: AnyPath) -> Iterator[AnyPath]:
     """The parquet files of a folder and its subfolders, sorted, whether published or not.
 
     Raises:
-        WorkflowError: a folder cannot be listed.
+        WorkflowError: a folder cannot be listed, or is a link to one above it.
     """
     for path in _listed(folder):
         if path.is_dir():
@@ -235,6 +237,13 @@ def parquet_below(folder: AnyPath) -> Iterator[AnyPath]:
 
 
 def _listed(folder: AnyPath) -> list[AnyPath]:
+    if isinstance(folder, Path) and folder.is_symlink():
+        real = folder.resolve()
+        if folder.parent.resolve().is_relative_to(real):
+            raise WorkflowError(
+                f"Expected a folder of its own. Received: {folder}, a link to {real}, in which it lies "
+                "itself. Remove the link."
+            )
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith(_HIDDEN))
     except OSError as error:
@@ -318,3 +327,38 @@ def _expect_one_kind(path: str, files: Sequence[DataFile]) -> None:
             f"Expected either the data set of a transform or other parquet in {path!r}. Received: "
             f"both, {made} and {plain}. Pass the path you mean, or both paths in a list."
         )
+
+
+def expect_once(
+    given: str,
+    files: Iterable[tuple[AnyPath, tuple[Key, ...]]],
+    error: type[Exception] = WorkflowError,
+) -> None:
+    """Refuse files of which links name one again: each of its rows would come twice.
+
+    Args:
+        given: the path, folder or pattern that names the files.
+        files: paths, and the columns from the names of their folders, by which rows may differ.
+        error: the error's type.
+
+    Raises:
+        Exception: `error`; two of the paths are one file, with equal columns.
+    """
+    folder = cache(Path.resolve)
+    # No store has links.
+    local = [(path, keys) for path, keys in files if isinstance(path, Path)]
+    seen: dict[tuple[Path, tuple[Key, ...]], Path] = {}
+    found = [
+        (seen.setdefault((folder(path.parent) / path.name, keys), path), path)
+        for path, keys in local
+    ]
+    # Two links to one file elsewhere may be two files of equal content, as where one is kept by its hash.
+    found += [
+        (seen.get((path.resolve(), keys), path), path) for path, keys in local if path.is_symlink()
+    ]
+    for other, path in found:
+        if other is not path:
+            raise error(
+                f"Expected each file once in {given!r}. Received: {other} and {path}, which are one "
+                "file by a link. Remove the link, or give a path or a pattern without it."
+            )

@@ -20,6 +20,7 @@ import polars as pl
 from workflow.errors import WorkflowError, first_line, listed
 from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema
 
+from .dataset import expect_once
 from .frames import ZIP, zip_advice
 from .object_stores import is_url
 from .objects import state_of
@@ -231,8 +232,8 @@ def text_paths(paths: Sequence[Any]) -> list[Path] | None:
     none is parquet. Names that begin with "." or "_" are ignored in a pattern and a folder.
 
     Raises:
-        WorkflowError: files of other kinds are named as well, no file matches, or a path is of an
-            object store.
+        WorkflowError: files of other kinds are named as well, no file matches, links name one
+            twice, or a path is of an object store.
 
     Example:
         >>> text_paths(["ratings.parquet"]) is None
@@ -283,6 +284,7 @@ def _matches(path: str) -> list[Path]:
             f"Expected CSV and TSV files alone for {path!r}. Received also: {other}. Narrow the "
             "pattern, as in 'folder/*.csv'."
         )
+    expect_once(path, ((file, ()) for file in files))
     return files
 
 

@@ -63,6 +63,22 @@ def expect_whole(path: Any) -> None:
         )
 
 
+def is_below(url: str, folder: str) -> bool:
+    """Whether a path of objects lies in a folder, however both are spelled.
+
+    Raises:
+        WorkflowError: the scheme of one is unknown.
+
+    Example:
+        >>> is_below("s3://shop//raw/./made", "s3://shop/raw/"), is_below("s3://shop/raws", "s3://shop/raw")
+        (True, False)
+    """
+    *store, key = _split(url)
+    *other, above = _split(folder)
+    inside = PurePosixPath(key).parent
+    return store == other and inside.is_relative_to(PurePosixPath(above))
+
+
 class Objects:
     """The object stores of one call, where each folder is listed once.
 

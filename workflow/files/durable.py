@@ -26,9 +26,14 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def missing_folders(folder: Path) -> list[Path]:
+    """Those of a folder and its parents that do not exist, the folder first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()]
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and its parents where they are missing, on the disk too."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    missing = missing_folders(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for path in missing:
         sync(path.parent)
@@ -47,7 +52,7 @@ def expect_room(folder: Path, size: int) -> None:
 @contextmanager
 def removed_if_empty(folder: Path) -> Iterator[None]:
     """Remove a folder and its parents if the block makes them and an error leaves them empty."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    made = missing_folders(folder)
     try:
         yield
     except BaseException:

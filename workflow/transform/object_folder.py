@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, if_killed, parquet_below
-from workflow.data.object_stores import Objects, is_url
+from workflow.data.object_stores import Objects, is_below, is_url
 from workflow.data.objects import ObjectPath
 from workflow.errors import WorkflowError
 
@@ -49,7 +49,7 @@ def write_to_store(
             "folder, and copy it when it is complete: aws s3 sync FOLDER s3://BUCKET/FOLDER."
         )
     for path in data if isinstance(data, list | tuple) else [data]:
-        if is_url(path) and not has_magic(path) and url.startswith(f"{path.rstrip('/')}/"):
+        if is_url(path) and not has_magic(path) and is_below(url, path):
             raise inside_error(path, url)
     place = Objects(storage_options).path(url)
     taken = WorkflowError(

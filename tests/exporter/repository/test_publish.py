@@ -223,6 +223,22 @@ def test_the_files_are_readable_for_a_server_of_another_user(export):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644)
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o755), (0o002, 0o775)])
+def test_folders_that_an_export_makes_are_open_to_a_server_of_another_user(
+    export, tmp_path, umask, mode
+):
+    """One that is there keeps its mode."""
+    (tmp_path / "closed").mkdir(mode=0o700)
+    before = os.umask(umask)
+    try:
+        export(path=tmp_path / "made" / "models")
+        export(path=tmp_path / "closed")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "made", tmp_path / "made" / "models", tmp_path / "closed"]
+    assert [path.stat().st_mode & 0o777 for path in made] == [mode, mode, 0o700]
+
+
 def test_without_locks_nothing_of_another_export_is_removed(export, tmp_path, monkeypatch):
     """It could be running; a rollback and an export leave it alone, and recover cannot go on."""
     repository = tmp_path / "models"

@@ -368,6 +368,12 @@ def test_bad_arguments_are_refused(tmp_path, target, make, text):
         convert_tfrecords_to_parquet(**arguments | make(tmp_path))
 
 
+def test_a_file_that_a_link_names_again_is_refused(shards, target):
+    (shards / "z.tfrecord").symlink_to("0.tfrecord")
+    with pytest.raises(LoaderError, match=r"0\.tfrecord and .*z\.tfrecord, which are one file"):
+        convert_tfrecords_to_parquet(f"{shards}/*", target)
+
+
 def test_other_data_is_not_overwritten(tmp_path, target):
     path = write(tmp_path / "a", [example(a=1)])
     convert_tfrecords_to_parquet(path, target)
@@ -402,6 +408,38 @@ def test_a_full_disk_keeps_nothing_that_no_later_call_can_use(tmp_path, target, 
     assert not target.exists()
     (part,) = convert_tfrecords_to_parquet(path, target)
     assert pl.read_parquet(part)["user"].to_list() == values.tolist()
+
+
+WITHOUT_LINKS = """
+import os, sys
+from loader import convert_tfrecords_to_parquet
+def refuse(*_, **__):
+    raise PermissionError(1, "Operation not permitted")
+os.link = refuse
+convert_tfrecords_to_parquet(sys.argv[1] + "/*", sys.argv[2])
+"""
+
+
+def test_a_file_system_needs_no_hard_links(shards, target):
+    """exFAT and many that programs provide have none."""
+    subprocess.run([sys.executable, "-c", WITHOUT_LINKS, shards, target], timeout=100, check=True)
+    assert_frame_equal(read(sorted(target.glob("*.parquet"))), frame(rows(0, 10_200)))
+
+
+def test_a_call_that_was_killed_while_it_published_is_made_up_for(shards, target):
+    publishing = (
+        KILLED.replace("convert.replace_file", "dataset_run.replace_file")
+        .replace(
+            "from loader.tfrecords import convert", "from workflow.transform import dataset_run"
+        )
+        .replace('path.parent.name == "00001"', "True")
+    )
+    died = subprocess.run(
+        [sys.executable, "-c", publishing, shards, target], timeout=100, check=False
+    )
+    assert died.returncode == -signal.SIGKILL
+    files = convert_tfrecords_to_parquet(f"{shards}/*", target)
+    assert_frame_equal(read(files), frame(rows(0, 10_200)))
 
 
 def test_a_killed_call_goes_on(shards, target):

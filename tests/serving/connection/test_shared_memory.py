@@ -4,6 +4,9 @@ import asyncio
 import itertools
 import multiprocessing
 import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +46,36 @@ def test_headers_are_asked_for_under_asyncio(url):
         asyncio.run(ask())
     assert error.value.code == "UNAUTHENTICATED"
     assert not regions()
+
+
+NO_ROOM = """
+import sys, time
+import numpy as np
+from serving.connection.shared_memory import Regions
+from serving.errors import ClientError
+rows = {"x": np.ones(600_000, np.float32)}
+try:
+    with Regions(None).holding(rows, time.monotonic() + 60):  # The server is not asked yet.
+        pass
+except ClientError as error:
+    print(error)
+"""
+
+
+def test_too_little_room_is_an_error_and_not_the_end_of_the_process():
+    """Of a container, by default 64 MB; a file system makes files without room, in which no byte fits."""
+    mounted = ["unshare", "--mount", "sh", "-c"]
+    small = f"mount -t tmpfs -o size=1m tmpfs {SHARED_MEMORY}"
+    if subprocess.run([*mounted, small], check=False, capture_output=True).returncode:
+        pytest.skip("a file system can be mounted by root alone")
+    after = f'{small} && "$0" -c "$1" && ls {SHARED_MEMORY}'
+    command = [*mounted, after, sys.executable, NO_ROOM]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert re.fullmatch(
+        r"RESOURCE_EXHAUSTED: Expected 2,400,000 bytes of shared memory.*No space left.*Predict fewer "
+        r"rows at a time, or give /dev/shm more room.*\n",
+        done.stdout,
+    )
 
 
 def test_headers_travel_and_are_asked_for(url):

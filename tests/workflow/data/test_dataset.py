@@ -156,6 +156,51 @@ def test_raw_data_with_its_transformed_data_inside_is_refused(made):
     assert numbers(str(made.parent / "*.parquet")) == [0]
 
 
+@pytest.mark.parametrize(
+    ("link", "target", "again", "same"),
+    [
+        ("z.parquet", "a.parquet", "z.parquet", "a.parquet"),
+        ("deep/z.parquet", "../a.parquet", "deep/z.parquet", "a.parquet"),
+        ("latest", "deep", "latest/b.parquet", "deep/b.parquet"),
+    ],
+)
+def test_a_file_that_a_link_names_again_is_refused(tmp_path, link, target, again, same):
+    folder = tmp_path / "plain"
+    write(folder / "a.parquet", 1)
+    write(folder / "deep" / "b.parquet", 2)
+    (folder / link).symlink_to(target)
+    for data in (folder, str(folder / "**"), str(folder / "**/*.parquet")):
+        text = refused(data)
+        assert "which are one file by a link. Remove the link" in text
+        assert str(folder / again) in text
+        assert str(folder / same) in text
+    (folder / link).unlink()
+    assert numbers(folder) == [1, 2]
+
+
+def test_links_by_which_rows_differ_or_whose_target_is_elsewhere_are_files(tmp_path):
+    """The second is how stores by hash keep two files of one content."""
+    folder = tmp_path / "keyed"
+    write(folder / "year=1" / "a.parquet", 1)
+    (folder / "year=2").symlink_to("year=1")
+    frame = Workflow(["n", "year"]).fit(folder).transform(folder).collect()
+    assert frame.to_dict(as_series=False) == {"n": [1, 1], "year": [1, 2]}
+    write(tmp_path / "by_hash" / "f00", 7)
+    for name in ("a", "b"):
+        (tmp_path / "linked").mkdir(exist_ok=True)
+        (tmp_path / "linked" / f"{name}.parquet").symlink_to("../by_hash/f00")
+    assert numbers(tmp_path / "linked") == [7, 7]
+
+
+def test_a_folder_with_links_to_itself_is_refused(tmp_path):
+    folder = tmp_path / "plain"
+    write(folder / "deep" / "a.parquet", 1)
+    # Of two, each doubles the folders of every level.
+    for name in ("again", "once_more"):
+        (folder / "deep" / name).symlink_to("..")
+    assert f"{folder / 'deep' / 'again'}, a link to {folder}" in refused(folder)
+
+
 @pytest.mark.parametrize("inside", ["", "out", "deep/out"])
 def test_a_folder_inside_the_data_is_no_place_to_write_to(plain, inside, monkeypatch):
     workflow = Workflow(["n"]).fit(plain)

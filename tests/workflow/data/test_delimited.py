@@ -65,6 +65,16 @@ def test_a_folder_and_a_pattern_without_the_ending_are_of_text_if_their_files_ar
     assert as_lazy_frame(folder).collect().rows() == [(1,)]
 
 
+def test_a_file_that_a_link_names_again_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    (tmp_path / "z.csv").symlink_to("a.csv")
+    for data in (tmp_path, tmp_path / "*.csv"):
+        with pytest.raises(
+            WorkflowError, match=r"a\.csv and .*z\.csv, which are one file by a link"
+        ):
+            Workflow(["n"]).fit(data)
+
+
 def test_types_are_inferred_from_all_rows_and_all_files(tmp_path):
     late = tmp_path / "1.csv"
     late.write_text("n,x,code\n" + "1,1,\n" * 5000 + "2,0.5,\n")

@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+import warnings
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, inspect_dataset, ops
 from workflow.data.bucket import Bucket
+from workflow.data.object_stores import Objects
 from workflow.data.sources import Source
 from workflow.fit import learn_operators
 
@@ -417,14 +419,14 @@ def test_a_run_that_fails_leaves_nothing_in_the_store(link, raw, workflow, monke
     assert len(workflow.transform_to_parquet(raw, made, storage_options=link.options)) == 1
 
 
-def first(method, part):
+def first(method, part, fault="fail"):
     """A `fault` for the first of such requests, which the server has done nevertheless."""
     seen = []
 
     def of(text):
         if not seen and text.startswith(method) and part in text:
             seen.append(text)
-            return "fail"
+            return fault
         return None
 
     return of
@@ -456,6 +458,14 @@ def test_results_are_not_written_into_a_folder_of_the_data(link, raw, workflow):
         for write in (workflow.transform_to_parquet, workflow.fit_transform_to_parquet):
             with pytest.raises(WorkflowError, match=f"outside of the data, .*Received: {url}/made"):
                 write(data, f"{url}/made", storage_options=link.options)
+    root, _, key = url.removeprefix("s3://").partition("/")
+    for data, folder in (
+        (url, f"s3://{root}//{key}/made"),
+        (url, f"{url}/./made"),
+        (f"s3://{root}//{key}", f"{url}/made"),
+    ):
+        with pytest.raises(WorkflowError, match="outside of the data"):
+            workflow.transform_to_parquet(data, folder, storage_options=link.options)
     for data, folder in ((url, f"{url}-made"), (f"{url}/*/*.parquet", f"{url}/made")):
         workflow.transform_to_parquet(data, folder, storage_options=link.options)
 
@@ -488,6 +498,30 @@ def test_a_mark_that_the_store_has_written_before_it_failed_is_ones_own(
     workflow.fit(raw).transform_to_parquet(raw, made, storage_options=options)
     assert_frame_equal(read(made, link.options), workflow.transform(raw).collect())
     assert not link.exists("made/.writing/lock")
+
+
+def test_a_mark_that_was_removed_by_an_answer_that_is_cut_is_asked_for_again(link, raw, workflow):
+    """A warning said that the mark stays, which was gone."""
+    made = f"{link.url}/made"
+    workflow.fit(raw)
+    link.fault = first("POST", "?delete", "cut")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        workflow.transform_to_parquet(raw, made, storage_options=link.options)
+    assert link.count("?delete") == 2
+    assert not link.exists("made/.writing/lock")
+    assert_frame_equal(read(made, link.options), workflow.transform(raw).collect())
+
+
+@pytest.mark.parametrize("part", ["?uploads", "?uploadId"])
+def test_a_large_object_is_written_again_after_an_answer_that_is_cut(link, tmp_path, part):
+    """The first answer begins its parts, and the last one ends them: then the object is there."""
+    file = tmp_path / "large"
+    file.write_bytes(bytes(range(250)) * 44_000)
+    place = Objects(link.options).path(f"{link.url}/large")
+    link.fault = first("POST", part, "cut")
+    place.bucket.put(place.key, file)
+    assert place.bucket.get(place.key, None) == file.read_bytes()
 
 
 def test_what_cannot_be_removed_after_an_error_does_not_hide_it(link, raw, workflow):
