@@ -6,9 +6,11 @@ import asyncio
 import os
 import secrets
 import time
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from mmap import MADV_REMOVE
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
@@ -37,10 +39,11 @@ _UNKNOWN = "Unable to find shared memory region"
 class Regions:
     """Registered regions of shared memory, one for each running request.
 
-    They are reused, and freed by `close`; a forked process makes its own. If this process is
-    killed, Python's resource tracker frees them. A server refuses to give up a region while a
-    request reads it, also one whose caller has stopped waiting. It is asked again when the next
-    region is made, and by `close`.
+    They are reused, and freed by `close`; a forked process makes its own. If nothing refers to them
+    any more, or this process ends, their memory is freed without asking the server, which keeps the
+    names. If the process is killed, Python's resource tracker frees them. A server refuses to give up
+    a region while a request reads it, also one whose caller has stopped waiting. It is asked again
+    when the next region is made, and by `close`.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -49,6 +52,7 @@ class Regions:
         # An entry for each request under way, in this process.
         self._busy = Idle[None](lambda _: None)
         self._closed = False
+        weakref.finalize(self, _drop, self._idle)
         # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
 
@@ -151,10 +155,11 @@ class AsyncRegions:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
-        self._idle: deque[SharedMemory] = deque()
         # The number of requests under way.
         self._busy = 0
         self._closed = False
+        self._idle = Idle(SharedMemory.close)
+        weakref.finalize(self, _drop, self._idle)
         # Names of freed regions that the server may still have.
         self._unclear: deque[str] = deque()
 
@@ -310,6 +315,15 @@ def _create(size: int) -> SharedMemory:
             f"or give {_FOLDER} more room, as with --shm-size of a container.",
         ) from error
     return region
+
+
+def _drop(idle: Idle[SharedMemory]) -> None:
+    """Free the memory of regions that no request uses, also where a server still maps it."""
+    while idle:
+        region = idle.pop()
+        mapped: Any = region.buf  # None only after close.
+        mapped.obj.madvise(MADV_REMOVE)
+        _remove(region)
 
 
 def _remove(region: SharedMemory) -> None:

@@ -1,7 +1,9 @@
 """Requests in memory that is shared with a real server: nothing of it stays behind."""
 
 import asyncio
+import gc
 import itertools
+import json
 import multiprocessing
 import os
 import re
@@ -11,12 +13,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 from served_rows import EXPECTED, FRAME
+from server_processes import identity_of, processes
 from tritonclient import grpc as tritonclient
 from tritonclient.utils import InferenceServerException
 
@@ -246,6 +250,50 @@ def test_a_client_that_is_closed_under_asyncio_frees_them_too(server, url, known
     asyncio.run(ask())
     assert not regions()
     assert not known()
+
+
+def memory_in(server):
+    """Bytes of memory of clients that the processes of a server hold."""
+    maps = [Path(f"/proc/{pid}/smaps").read_text() for pid in processes(identity_of(server))]
+    region = re.compile(rf"{PREFIX}.*\n(?:.*\n)*?Rss: *(\d+) kB")
+    return sum(int(kilobytes) << 10 for text in maps for kilobytes in region.findall(text))
+
+
+@pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")
+def test_a_client_that_is_dropped_frees_its_memory_in_the_server_too(server, url, forget):
+    many = pl.concat([FRAME] * 5_000)
+    settings = {"shared_memory": True, "headers": server.admin_headers}
+
+    async def ask_under_asyncio():
+        client = await AsyncEnsembleClient(url, "movies", **settings).__aenter__()
+        await client.predict(many)
+
+    before = memory_in(server)
+    for _ in range(3):
+        client = EnsembleClient(url, "movies", **settings)
+        client.predict(many)
+        assert memory_in(server) > before
+        del client
+        asyncio.run(ask_under_asyncio())
+        gc.collect()
+        assert not regions()
+        assert memory_in(server) <= before
+    forget()
+
+
+def test_a_process_that_ends_without_closing_its_client_frees_its_memory(server, url, forget):
+    program = """
+import json, sys
+from serving import EnsembleClient
+
+url, headers = sys.argv[1:]
+client = EnsembleClient(url, "movies", shared_memory=True, headers=json.loads(headers))
+client.predict({"userId": [1], "age": [0.5], "genres": [["a"]]})
+"""
+    words = [sys.executable, "-c", program, url, json.dumps(server.admin_headers)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    forget()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import polars as pl
 
@@ -78,42 +79,53 @@ def compile_stages(
     """
     made = set(made_before)
     compiled: list[list[pl.Expr]] = []
-    for stage in stages(with_narrow_lookups(program), verbs, beside=beside):
-        if stage.elements_of is None:
-            compiled.append(expressions(stage.program, verbs, made))
+    parts = stages(with_narrow_lookups(program), verbs, beside=beside)
+    # Those over elements read lists that stages over rows have made, so neighbours are independent.
+    for over_rows, neighbours in groupby(parts, lambda stage: stage.elements_of is None):
+        group = list(neighbours)
+        if over_rows:
+            for stage in group:
+                compiled.append(expressions(stage.program, verbs, made))
+                made |= set(stage.program.output_schema)
         else:
-            compiled += _over_elements(stage.program, stage.elements_of, verbs)
-        made |= set(stage.program.output_schema)
+            compiled += _over_elements(group, verbs)
+            made |= {name for stage in group for name in stage.program.output_schema}
     return compiled
 
 
 def _over_elements(
-    program: Program, lists: str, verbs: Mapping[str, Compile]
+    group: Sequence[QueryStage], verbs: Mapping[str, Compile]
 ) -> list[list[pl.Expr]]:
-    """The expressions of list columns, which a program over another column's elements computes."""
-    run = _elements_runner(compile_stages(program, verbs, {ELEMENT}))
-    columns = [column for column, _ in program.outputs]
+    """The expressions of list columns, which programs over other columns' elements compute.
+
+    They are one column of structs at first: a stage for each list would repeat the names of all columns
+    in the query, so that its memory would grow with the square of their number.
+    """
+    runners = [_elements_runner(compile_stages(of.program, verbs, {ELEMENT})) for of in group]
+    columns = [column for of in group for column, _ in of.program.outputs]
     dtypes = {column.name: polars_dtype(column.dtype, is_list=True) for column in columns}
+
+    def run(read: pl.Series) -> pl.Series:
+        lists = [read] if len(group) == 1 else read.struct.unnest().get_columns()
+        made = [made for one, of in zip(runners, lists, strict=True) for made in one(of)]
+        return made[0] if len(made) == 1 else pl.DataFrame(made).to_struct()
+
+    name = columns[0].name
+    dtype = dtypes[name] if len(columns) == 1 else pl.Struct(dtypes)
+    lists = [of.elements_of for of in group if of.elements_of is not None]
+    read = pl.col(lists[0]) if len(group) == 1 else pl.struct(lists)
+    made = read.map_batches(run, return_dtype=dtype, is_elementwise=True)
     if len(columns) == 1:
-        (name,) = dtypes
-        made = pl.col(lists).map_batches(run, return_dtype=dtypes[name], is_elementwise=True)
         return [[made.alias(name)]]
-    all_of_them = pl.col(lists).map_batches(
-        run, return_dtype=pl.Struct(dtypes), is_elementwise=True
-    )
-    together = f"{columns[0].name} and others"
-    return [
-        [all_of_them.alias(together)],
-        [pl.col(together).struct.field(name) for name in dtypes],
-    ]
+    together = f"{name} and others"
+    return [[made.alias(together)], [pl.col(together).struct.field(name) for name in dtypes]]
 
 
-def _elements_runner(stages: Stages) -> Callable[[pl.Series], pl.Series]:
-    def run(lists: pl.Series) -> pl.Series:
+def _elements_runner(stages: Stages) -> Callable[[pl.Series], list[pl.Series]]:
+    def run(lists: pl.Series) -> list[pl.Series]:
         elements = list_elements(lists).alias(ELEMENT).to_frame().lazy()
         made = run_stages(elements, stages).collect(engine="in-memory")
-        columns = [relisted(column, lists) for column in made]
-        return columns[0] if len(columns) == 1 else pl.DataFrame(columns).to_struct()
+        return [relisted(column, lists) for column in made]
 
     return run
 

@@ -13,7 +13,7 @@ import pytest
 
 from workflow import Workflow, ops
 from workflow.expressions.polars.series import to_lists
-from workflow.expressions.polars.stages import ELEMENT, stages
+from workflow.expressions.polars.stages import ELEMENT, compile_stages, run_stages, stages
 
 BASKETS, PRODUCTS = 100_000, 60_000
 
@@ -121,3 +121,20 @@ def test_elements_of_one_list_are_made_in_one_pass():
     (stage,) = [stage for stage in stages(program) if stage.elements_of]
     assert list(stage.program.inputs) == [ELEMENT]
     assert len(stage.program.outputs) == 2
+
+
+def test_list_columns_share_their_stages():
+    """A stage for each repeated the names of all columns, so that 2,000 took gigabytes."""
+
+    def stages_and_rows(count):
+        data = {f"list {number}": [[number, 7], [], [7]] for number in range(count)}
+        workflow = Workflow([*data] >> ops.Categorify()).fit(pl.DataFrame(data))
+        compiled = compile_stages(workflow.program)
+        return len(compiled), run_stages(pl.LazyFrame(data), compiled).collect()
+
+    (few, _), (many, rows) = stages_and_rows(2), stages_and_rows(40)
+    assert many == few
+    for number in range(40):
+        # Ids start at 3. 7 is the most frequent value; column 7 has no other.
+        first = [3, 3] if number == 7 else [4, 3]
+        assert rows[f"list {number}"].to_list() == [first, [], [3]]
