@@ -8,13 +8,13 @@ A good folder is loaded first, so that what a first load imports is not held aga
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import memory_gb, peak_memory
 from workflow import Workflow, WorkflowFormatError
 from workflow.expressions.program.program_json import load_program
 from workflow.expressions.program.safetensors_file import FormatError
@@ -43,24 +43,19 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def report(load: Callable[[Path], Any], folder: Path) -> dict[str, Any]:
-    start, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    events.clear()
-    try:
-        outcome = f"loaded {load(folder)!r:.100}"
-    except ERRORS as error:
-        outcome = "refused"
-        message = str(error)
-    except BaseException as error:  # noqa: BLE001 - what else is raised is what the test looks for
-        outcome, message = type(error).__name__, str(error)
-    else:
-        message = ""
-    return {
-        "outcome": outcome,
-        "message": message,
-        "events": events.copy(),
-        "seconds": time.process_time() - start,
-        "megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024,
-    }
+    before = memory_gb("VmRSS")
+    with peak_memory() as peak:
+        start = time.process_time()
+        events.clear()
+        try:
+            outcome, message = f"loaded {load(folder)!r:.100}", ""
+        except ERRORS as error:
+            outcome, message = "refused", str(error)
+        except BaseException as error:  # noqa: BLE001 - what else is raised is what the test looks for
+            outcome, message = type(error).__name__, str(error)
+        cost = {"events": events.copy(), "seconds": time.process_time() - start}
+    megabytes = (peak[0] - before) * 1024
+    return {"outcome": outcome, "message": message, **cost, "megabytes": megabytes}
 
 
 if __name__ == "__main__":

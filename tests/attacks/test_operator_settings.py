@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import polars as pl
 import pytest
 from spoiling import STATE, spoil
 
+from benchmarks.measure import memory_gb, peak_memory
 from workflow import Workflow, WorkflowError, WorkflowFormatError
 from workflow.expressions.program.safetensors_file import read_arrays, write_arrays
 from workflow.operator.operator import OPERATORS, Example
@@ -57,11 +57,12 @@ def save(example: Example, folder: Path) -> Path:
 
 def load(folder: Path) -> Workflow | None:
     """The workflow, or None where it is refused: soon, in little memory and in few words."""
-    start, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    loaded, message = load_or_refuse(folder)
+    start, before = time.process_time(), memory_gb("VmRSS")
+    with peak_memory() as peak:
+        loaded, message = load_or_refuse(folder)
     # Processor time, of which a busy machine takes no more than an idle one.
     assert time.process_time() - start < 1
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 200 * 1024
+    assert (peak[0] - before) * 1024 < 200
     assert len(message) < 2_000, "a message is no copy of the file"
     return loaded
 
