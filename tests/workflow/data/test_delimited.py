@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 import polars as pl
 import pytest
 
-from workflow import Workflow, WorkflowError, ops
+from workflow import Workflow, WorkflowError, inspect_dataset, ops
 from workflow.data.sources import Source, as_lazy_frame
 
 HEADER = "user,city,price,day,flag\n"
@@ -103,6 +103,8 @@ def test_times_are_times(tmp_path):
         ["2024-01-02T03:04:05Z", "2024-01-02T03:04:05"],
         ["on 2024-01-02", "2024-01-02"],
         ["2024-1-2", "2024-01-02"],
+        ["2024-01-02T03:04+25:00", "2024-01-02T03:04Z"],
+        ["2024-01-02T03:04+01:60", "2024-01-02T03:04Z"],
     ],
 )
 def test_texts_that_are_not_all_times_of_one_kind_are_strings(tmp_path, texts):
@@ -111,11 +113,23 @@ def test_texts_that_are_not_all_times_of_one_kind_are_strings(tmp_path, texts):
     assert made.to_list() == [text or None for text in texts]
 
 
-def test_a_day_that_no_calendar_has_is_named(tmp_path):
-    path = write(tmp_path / "a.csv", [(1, "2023-02-29")], ("n", "at"))
-    workflow = Workflow(["at"] >> ops.DatePart(["month"]))
-    with pytest.raises(WorkflowError, match=r"could not parse `2023-02-29` as dtype `date`.*'at'"):
-        workflow.fit(path).transform_to_parquet(path, tmp_path / "out")
+@pytest.mark.parametrize("text", ["2023-02-29", "1900-02-29 12:00", "2024-04-31T12:00:00Z"])
+def test_a_day_that_no_calendar_has_is_named_with_its_line(tmp_path, text):
+    rows = [(1, "2024-02-29" + text[10:]), (2, ""), (3, text)]
+    path = write(tmp_path / "a.csv", rows, ("n", "at"))
+    said = rf"in column 'at'. Received: '{text}' in line 4 of .*a\.csv, a day that no calendar has"
+    inspection = inspect_dataset(path)
+    assert re.search(said, inspection.unreadable["at"])
+    assert [column.name for column in inspection.columns] == ["n"]
+    assert Workflow(["n"]).fit(path).transform(path).collect()["n"].to_list() == [1, 2, 3]
+    sound = write(tmp_path / "b.csv", rows[:2], ("n", "at"))
+    for operator in (ops.DatePart(["month"]), ops.Categorify()):
+        with pytest.raises(WorkflowError, match=said):
+            Workflow(["at"] >> operator).fit(path)
+        with pytest.raises(WorkflowError, match=said):
+            Workflow(["at"] >> operator).fit(sound).transform(path)
+    texts = pl.scan_csv(path, schema_overrides={"at": pl.String})
+    assert as_lazy_frame(texts).collect()["at"].to_list() == [text or None for _, text in rows]
 
 
 def test_lines_of_several_kinds_are_read(tmp_path):
