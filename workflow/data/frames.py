@@ -297,9 +297,15 @@ def _of_arrow(data: Any) -> Frame:
     return _read(
         "the Arrow data",
         table.column_names,
-        lambda names: pl.DataFrame(pl.from_arrow(table.select(names))),
+        lambda names: _from_arrow(table.select(names)),
         refused,
     )
+
+
+def _from_arrow(table: pa.Table) -> pl.DataFrame:
+    made = pl.DataFrame(pl.from_arrow(table))
+    made.columns = table.column_names  # Polars renames a column whose name is empty
+    return made
 
 
 def extension_errors(schema: pa.Schema) -> dict[str, str]:

@@ -51,6 +51,15 @@ def test_pandas_is_taken_with_its_nulls():
     assert made.rows() == [(1, 1.5, "a", [1]), (None, None, None, None)]
 
 
+@pytest.mark.parametrize("kind", [pa.table, pa.record_batch, pd.DataFrame, pl.DataFrame, dict])
+def test_an_empty_name_is_a_name(kind, tmp_path):
+    """R writes the names of rows in a column without a name."""
+    data = kind({"": [7, 9], "n": [1, 2]})
+    workflow = Workflow(([""] >> ops.Categorify()) + "n").fit(data)
+    made = workflow.transform_to_parquet(data, tmp_path / "out")
+    assert pl.read_parquet(made).to_dict(as_series=False) == {"": [3, 4], "n": [1, 2]}
+
+
 def test_a_name_with_brackets_is_a_name(tmp_path, ratings):
     ratings.write_parquet(tmp_path / "a[1].parquet")
     [file] = parquet_files(tmp_path / "a[1].parquet")
