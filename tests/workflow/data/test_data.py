@@ -201,6 +201,26 @@ def test_numbers_of_several_types_are_floats_that_hold_them(given, expected):
         assert as_lazy_frame({"a": values}).collect()["a"].to_list() == wanted
 
 
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ([None, np.bool_(True), False], pl.Boolean),
+        ([np.int8(1), np.int64(300), None], pl.Int64),
+        ([3, np.uint64(2**64 - 1)], pl.UInt64),
+        ([np.int8(1), None], pl.Int8),
+        ([np.str_("a"), "b"], pl.String),
+        ([[None, np.bool_(True)], [np.bool_(False)]], pl.List(pl.Boolean)),
+        ([[np.int8(1)], None, [300]], pl.List(pl.Int64)),
+        ([np.array([1], np.int8), np.array([300])], pl.List(pl.Int64)),
+        ([np.array([True]), [None, np.bool_(False)]], pl.List(pl.Boolean)),
+    ],
+)
+def test_values_of_numpy_keep_their_kind(given, dtype):
+    made = as_lazy_frame({"x": given}).collect()["x"]
+    plain = [list(row) if isinstance(row, list | np.ndarray) else row for row in given]
+    assert (made.dtype, made.to_list()) == (dtype, plain)
+
+
 def test_series_of_times_in_lists_may_have_several_units():
     times = [pl.Series([datetime(2024, 1, 1, 5)], dtype=pl.Datetime(u)) for u in ("ms", "us", "ns")]  # noqa: DTZ001
     made = as_lazy_frame({"a": times}).collect()["a"].to_list()
