@@ -429,9 +429,7 @@ def _reading(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise WorkflowError(_fault(path) or f"{path} is not UTF-8.") from error
     except EOFError as error:
-        raise WorkflowError(
-            f"{path} ends in the middle, like a truncated copy. Copy it again."
-        ) from error
+        raise WorkflowError(_truncated(path)) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         if not getattr(error, "strerror", None) and (found := _fault(path)) is not None:
@@ -465,8 +463,13 @@ def _header(path: Path) -> tuple[str, ...]:
             f"Expected a header with the names of columns in {path}. Received: none."
         )
     if len(set(names)) < len(names) or "" in names:
+        remedy = (
+            " R, and pandas without index=False, write the names of rows in a column without a name: pass "
+            "polars.scan_csv(path).drop('')."
+        )
         raise WorkflowError(
             f"Expected a header of different names in {path}. Received: {listed(map(repr, names))}."
+            f"{remedy if names.count('') == 1 else ''}"
         )
     others = [other for other in (";", "\t", "|", ",") if len(names) == 1 and other in names[0]]
     if others:
@@ -546,8 +549,14 @@ def _fault(path: Path) -> str | None:
                         'polars.scan_csv(path, encoding="utf8-lossy"), which replaces such characters.'
                     )
         return _stray_quote(path)
-    except (OSError, EOFError):  # a damaged archive: the caller has a reason
+    except EOFError:
+        return _truncated(path)
+    except OSError:  # a damaged archive: the caller has a reason
         return None
+
+
+def _truncated(path: Path) -> str:
+    return f"{path} ends in the middle, like a truncated copy. Copy it again."
 
 
 def _is_utf8(line: bytes) -> bool:
