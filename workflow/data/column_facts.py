@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -111,13 +112,25 @@ def _of_files(table: ParquetTable, columns: Schema) -> tuple[int, dict[str, Colu
         for chunk in _chunks(file, schemas):
             if chunk.path_in_schema in columns:
                 chunks[chunk.path_in_schema].append(chunk.statistics)
-    sample = _sample(table, columns, rows)
+    sample, of_folders = _sample(table, columns, rows), _nulls_of_folders(files)
     return rows, {
         column.name: sample[column.name]
         if column.is_list
-        else _of_statistics(column, chunks[column.name], rows, sample.get(column.name))
+        else _of_statistics(
+            column, chunks[column.name], rows, sample.get(column.name), of_folders[column.name]
+        )
         for column in columns.columns
     }
+
+
+def _nulls_of_folders(files: Sequence[ParquetFile]) -> Counter[str]:
+    """The number of rows for which the names of folders say that a column is null."""
+    nulls: Counter[str] = Counter()
+    for file in files:
+        for name, text in file.keys:
+            if text is None and name not in file.schema:
+                nulls[name] += file.rows
+    return nulls
 
 
 def _chunks(file: ParquetFile, schemas: FooterSchemas) -> Iterator[Any]:
@@ -128,12 +141,16 @@ def _chunks(file: ParquetFile, schemas: FooterSchemas) -> Iterator[Any]:
 
 
 def _of_statistics(
-    column: ColumnSchema, chunks: Sequence[Any], rows: int, sample: ColumnFacts | None
+    column: ColumnSchema,
+    chunks: Sequence[Any],
+    rows: int,
+    sample: ColumnFacts | None,
+    of_folders: int,
 ) -> ColumnFacts:
-    """Facts from the statistics of column chunks; a column of folders' names has none of these."""
+    """Facts from the statistics of column chunks, and nulls in the names of folders."""
     if not all(one is not None and one.has_null_count for one in chunks):
         return replace(sample, nulls=None) if sample else ColumnFacts(rows, None)
-    nulls = sum(one.null_count for one in chunks)
+    nulls = sum(one.null_count for one in chunks) + of_folders
     if not _is_number(column):
         return ColumnFacts(rows, nulls)
     # The statistics of floats count no NaN, and some writers leave out the range beside one.

@@ -40,7 +40,7 @@ _HOUR = r"[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?"
 _TIMES = {
     "\n1": (f"{_DAY}$", pl.Date()),
     "\n2": (f"{_DAY}{_HOUR}$", pl.Datetime("us")),
-    "\n3": (rf"{_DAY}{_HOUR}(Z|[+-]\d\d(:?\d\d)?)$", pl.Datetime("us", "UTC")),
+    "\n3": (rf"{_DAY}{_HOUR}(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)$", pl.Datetime("us", "UTC")),
 }
 _DAYS, _MOMENTS, _ZONED = _TIMES
 # Words that other programs write for null, in lower case.
@@ -83,6 +83,7 @@ class TextFile(NamedTuple):
         changed: time of its last modification then.
         types: types that hold the values of its columns.
         words: columns of "numbers", "dates" or "times" but for one or more words for null.
+        days: columns of dates or times with a day that no calendar has, each with such a text.
     """
 
     path: Path
@@ -91,6 +92,7 @@ class TextFile(NamedTuple):
     changed: int | str | None
     types: Mapping[str, pl.DataType]
     words: Mapping[str, str]
+    days: Mapping[str, str]
 
 
 class DelimitedTable:
@@ -98,8 +100,9 @@ class DelimitedTable:
 
     Types are those that hold all values: integers, floats, booleans, dates and times in ISO 8601,
     else strings. A column of numbers and of words such as "NA" is a conflict, since these may be null,
-    or a code. A column of integers in one file and of floats in another is of floats; otherwise
-    types that differ are a conflict. An empty field is null. Opening reads each file three times: a line
+    or a code, and so is one of dates among which is a day that no calendar has. A column of integers in
+    one file and of floats in another is of floats; otherwise types that differ are a conflict. An empty
+    field is null. Opening reads each file three times, and once more if it has dates or times: a line
     with too few or too many fields is an error, and types are inferred from all rows.
 
     Args:
@@ -184,6 +187,8 @@ class DelimitedTable:
         worded = [file for file in self.files if name in file.words]
         if worded and wanted is None:
             return _null_word(worded[0], name, self._nulls)
+        if dated := [file for file in self.files if name in file.days]:
+            return _no_day(dated[0], name)
         return self._common_of_values(name, wanted)
 
     def _common_of_values(self, name: str, wanted: ColumnSchema | None) -> pl.DataType | str:
@@ -320,7 +325,8 @@ def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
         rows = _scan(path, types, nulls)
         inferred, words = _types_of_texts(rows, types, fixed)
         inferred |= _types_of_integers(rows, types)
-    return TextFile(path, names, *state, types | inferred, words)
+        days = _impossible_days(rows, [n for n, t in inferred.items() if t.is_temporal()])
+    return TextFile(path, names, *state, types | inferred, words, days)
 
 
 def _types_of_texts(
@@ -374,6 +380,20 @@ def _types_of_integers(
     return {name: pl.UInt64() for name in wide if held[name][0]}
 
 
+def _impossible_days(rows: pl.LazyFrame, names: Sequence[str]) -> dict[str, str]:
+    """A text with a day that no calendar has, such as 2023-02-29, of each column with one."""
+    if not names:
+        return {}
+    wrong = [
+        pl.col(name)
+        .filter(pl.col(name).str.head(10).str.to_date("%Y-%m-%d", strict=False).is_null())
+        .min()
+        for name in names
+    ]
+    found = rows.select(wrong).collect(engine="streaming").row(0, named=True)
+    return {name: text for name, text in found.items() if text is not None}
+
+
 def _with_leading_zeros(
     path: Path, types: Mapping[str, pl.DataType], names: Sequence[str], nulls: Sequence[str]
 ) -> list[str]:
@@ -409,9 +429,7 @@ def _reading(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise WorkflowError(_fault(path) or f"{path} is not UTF-8.") from error
     except EOFError as error:
-        raise WorkflowError(
-            f"{path} ends in the middle, like a truncated copy. Copy it again."
-        ) from error
+        raise WorkflowError(_truncated(path)) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         if not getattr(error, "strerror", None) and (found := _fault(path)) is not None:
@@ -445,8 +463,13 @@ def _header(path: Path) -> tuple[str, ...]:
             f"Expected a header with the names of columns in {path}. Received: none."
         )
     if len(set(names)) < len(names) or "" in names:
+        remedy = (
+            " R, and pandas without index=False, write the names of rows in a column without a name: pass "
+            "polars.scan_csv(path).drop('')."
+        )
         raise WorkflowError(
             f"Expected a header of different names in {path}. Received: {listed(map(repr, names))}."
+            f"{remedy if names.count('') == 1 else ''}"
         )
     others = [other for other in (";", "\t", "|", ",") if len(names) == 1 and other in names[0]]
     if others:
@@ -526,8 +549,14 @@ def _fault(path: Path) -> str | None:
                         'polars.scan_csv(path, encoding="utf8-lossy"), which replaces such characters.'
                     )
         return _stray_quote(path)
-    except (OSError, EOFError):  # a damaged archive: the caller has a reason
+    except EOFError:
+        return _truncated(path)
+    except OSError:  # a damaged archive: the caller has a reason
         return None
+
+
+def _truncated(path: Path) -> str:
+    return f"{path} ends in the middle, like a truncated copy. Copy it again."
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -554,6 +583,17 @@ def _null_word(file: TextFile, name: str, nulls: Sequence[str]) -> str:
         f"Expected {kind} in column {name!r}, or text. Received: {kind}, and {word!r} in line {number} "
         f"of {file.path}. If it is null, pass --null-value {shlex.quote(word)} to the command, or in Python "
         f"polars.scan_csv(path, null_values=[{word!r}], infer_schema_length=None{dates}); if it is a code, pass "
+        f"polars.scan_csv(path, schema_overrides={{{name!r}: polars.String}})."
+    )
+
+
+def _no_day(file: TextFile, name: str) -> str:
+    """An error's text for a column of dates or times with a day that no calendar has."""
+    place, text = file.names.index(name), file.days[name]
+    number = next(n for n, record in _records(file.path) if record and record[place] == text)
+    return (
+        f"Expected dates or times in column {name!r}. Received: {text!r} in line {number} of {file.path}, a day "
+        "that no calendar has. Correct it, or empty the field; where the column is text, pass "
         f"polars.scan_csv(path, schema_overrides={{{name!r}: polars.String}})."
     )
 

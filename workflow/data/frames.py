@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from workflow.errors import WorkflowError, first_line, listed, unread
 from workflow.expressions.language.types import ExpressionError
+from workflow.schema.python_number import python_number
 from workflow.schema.times import in_microseconds
 
 # The first bytes of a zip archive.
@@ -187,7 +188,7 @@ def _listed(values: Sequence[Any]) -> Any:
         return pl.Series(values, dtype=pl.Float64)
     if datetime in map(_kind, kinds):
         _expect_one_sort(values)
-    return values
+    return list(map(python_number, values)) if _are_of_numpy(kinds) else values
 
 
 def _lists(rows: Sequence[Any]) -> Any:
@@ -200,7 +201,7 @@ def _lists(rows: Sequence[Any]) -> Any:
     if _are_floats(types):
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     if not {date, datetime} & set(map(_kind, types)):
-        return rows
+        return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
     _expect_one_sort(e for row in rows if isinstance(row, list | tuple) for e in row)
     return [_times(row) for row in rows]
 
@@ -219,6 +220,20 @@ def _are_floats(types: set[type]) -> bool:
         names = sorted(kind.__name__ for kind in kinds)
         raise TypeError(f"it holds values of several types: {', '.join(names)}")
     return False
+
+
+def _are_of_numpy(types: set[type]) -> bool:
+    """Whether Polars would take numpy's values for another type: of several ones, and truth values."""
+    types = types - {type(None)}
+    some = any(issubclass(type_, np.generic) for type_ in types)
+    return some and (len(types) > 1 or np.bool_ in types)
+
+
+def _of_python(row: Any) -> Any:
+    """A list whose values are Python's."""
+    if isinstance(row, list | tuple):
+        return list(map(python_number, row))
+    return row.tolist() if isinstance(row, np.ndarray) else row
 
 
 def _times(row: Any) -> Any:
@@ -297,9 +312,15 @@ def _of_arrow(data: Any) -> Frame:
     return _read(
         "the Arrow data",
         table.column_names,
-        lambda names: pl.DataFrame(pl.from_arrow(table.select(names))),
+        lambda names: _from_arrow(table.select(names)),
         refused,
     )
+
+
+def _from_arrow(table: pa.Table) -> pl.DataFrame:
+    made = pl.DataFrame(pl.from_arrow(table))
+    made.columns = table.column_names  # Polars renames a column whose name is empty
+    return made
 
 
 def extension_errors(schema: pa.Schema) -> dict[str, str]:

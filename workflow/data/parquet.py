@@ -17,7 +17,7 @@ import pyarrow as pa
 from workflow.errors import WorkflowError, unread
 from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.schema.dtypes import SchemaError
-from workflow.schema.schema import NAIVE, are_alike_times
+from workflow.schema.schema import NAIVE, Schema, are_alike_times
 
 from .bucket import Bucket, store_reason
 from .delimited import DelimitedTable
@@ -73,6 +73,8 @@ class ParquetTable:
         files: in the order of the rows.
         one_scan: read files of several types in one scan where Polars can cast them. cuDF cannot,
             and needs a scan for each run of files with the same types.
+        known: columns whose types are known: a key of strings is read as such, whatever the names of
+            these folders look like.
 
     Attributes:
         files: the files.
@@ -88,12 +90,14 @@ class ParquetTable:
         [1, 2]
     """
 
-    def __init__(self, files: Sequence[ParquetFile], *, one_scan: bool = True) -> None:
+    def __init__(
+        self, files: Sequence[ParquetFile], *, one_scan: bool = True, known: Schema | None = None
+    ) -> None:
         self.files = list(files)
         self._one_scan = one_scan
         self.schema: dict[str, pl.DataType] = {}
         self.conflicts: dict[str, str] = {}
-        self._key_types = _key_types(self.files)
+        self._key_types = _key_types(self.files, known or Schema())
         columns = [self._columns(file) for file in self.files]
         # Many files have few distinct schemas, and comparing one of each is enough.
         kinds = {tuple(each.items()): n for n, each in reversed([*enumerate(columns)])}
@@ -447,11 +451,12 @@ def data_errors(what: str, files: ParquetTable | DelimitedTable | None = None) -
         files.expect_unchanged()
 
 
-def _key_types(files: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
+def _key_types(files: Sequence[ParquetFile], known: Schema) -> dict[str, pl.DataType]:
     texts: dict[str, set[str | None]] = {}
     for name, text in (key for file in files for key in file.keys):
         texts.setdefault(name, set()).add(text)
-    return {name: key_type(found) for name, found in texts.items()}
+    kept = {column.name for column in known.columns if column.dtype == "string"}
+    return {n: pl.String() if n in kept else key_type(found) for n, found in texts.items()}
 
 
 def _overlap(one: Rows, other: Rows) -> bool:

@@ -61,7 +61,7 @@ class Source:
                 `read_frame` takes it.
             engine: the engine that reads the frame.
             storage_options: how to connect to the object stores of paths with a scheme.
-            known: columns whose types are known, for text, which has no types.
+            known: columns whose types are known, for text and names of folders, which have no types.
 
         Raises:
             WorkflowError: no file matches, a file is not parquet or proper text, the data is of
@@ -89,7 +89,8 @@ class Source:
         fetch_ends((file.path for file in named), TAIL)
         schemas = FooterSchemas()
         read = [_read(file, schemas) for file in named]
-        files = ParquetTable(read, one_scan=not is_gpu(engine)).with_whole_numbers()
+        table = ParquetTable(read, one_scan=not is_gpu(engine), known=known)
+        files = table.with_whole_numbers()
         return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
 
     @classmethod

@@ -98,6 +98,8 @@ def read_vectors(
     where = str(table) if isinstance(table, str | os.PathLike) else "the vectors"
     _expect_matrix(where, matrix)
     if named is not None:
+        if named.dtype in (pl.Categorical, pl.Enum):
+            named = named.cast(pl.String)
         _expect_ids(where, named, len(matrix))
     _expect_finite(where, named, matrix)
     return Vectors(named, matrix.astype(np.float32, copy=False))

@@ -44,7 +44,8 @@ def columns_of(rows: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
         >>> columns_of(pl.DataFrame({"a": [1], "b": [2]}), ["b"]).columns
         ['b']
     """
-    return pl.DataFrame([rows.get_column(name) for name in names])
+    # By name: of a list Polars would rename a column whose name is empty.
+    return pl.DataFrame({name: rows.get_column(name) for name in names})
 
 
 def _names(selected: Iterable[Any]) -> list[str] | None:

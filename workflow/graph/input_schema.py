@@ -245,8 +245,11 @@ def _expect_one_table(table: Source, names: Iterable[str]) -> None:
 
 
 def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
-    if received == pl.Null or (isinstance(received, pl.List) and received.inner == pl.Null):
+    lists_of_null = isinstance(received, pl.List) and received.inner == pl.Null
+    if received == pl.Null or (lists_of_null and column.is_list):
         return
+    if lists_of_null:
+        raise _unlike(column, str(received), _shape_advice(column))
     try:
         have = column_schema(column.name, received)
     except SchemaError:
@@ -264,7 +267,7 @@ def _expect_kind(column: ColumnSchema, received: pl.DataType) -> None:
 def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
     """Advice for a column of another type than in fit, if neither type is a time."""
     if column.is_list != have.is_list:
-        return "Send " + ("a list" if column.is_list else "a single value") + " for each row."
+        return _shape_advice(column)
     fill = ".fill_nan(None)" if have.dtype.startswith("float") and not column.is_list else ""
     # Types of pandas that hold nulls: of others `==` and casts make values, or end in an error.
     if column.dtype == "bool":
@@ -279,6 +282,11 @@ def _conversion(column: ColumnSchema, have: ColumnSchema) -> str:
     cast = f"pl.List({type_})" if column.is_list else type_
     in_pandas = "" if column.is_list else f", .astype({_in_pandas(column)}) in pandas"
     return f"Cast it: {fill}.cast({cast}) in Polars{in_pandas}."
+
+
+def _shape_advice(column: ColumnSchema) -> str:
+    """Advice for lists in place of single values, and for single values in place of lists."""
+    return "Send " + ("a list" if column.is_list else "a single value") + " for each row."
 
 
 def _in_pandas(column: ColumnSchema) -> str:

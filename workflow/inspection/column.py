@@ -48,8 +48,8 @@ class ColumnInspection:
         shares: for each of them, the share of values of this rank and of those before it.
         minimum: the least number, or None.
         maximum: the greatest number, or None.
-        mean: the mean of the numbers, or None.
-        std: their standard deviation (ddof 1), or None.
+        mean: the mean of the numbers, or None, as where their sum is beyond float64.
+        std: their standard deviation (ddof 1), or None, as where their squares are beyond float64.
         quantiles: their percentiles 0 to 100, each a value that occurs; empty without numbers.
         spread: the same of the different values, each counted once.
         lengths: percentiles 0 to 100 of the lengths of lists that are not null.

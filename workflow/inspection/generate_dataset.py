@@ -84,9 +84,7 @@ def _write(columns: dict[str, RandomColumn], rows: int, path: Path, size: int) -
     try:
         for start in range(0, max(rows, 1), size):
             end = min(start + size, rows)
-            frame = pl.DataFrame(
-                [column.make(start, end).alias(n) for n, column in columns.items()]
-            )
+            frame = pl.DataFrame({n: column.make(start, end) for n, column in columns.items()})
             table = frame.to_arrow()
             writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
             writer.write_table(table, row_group_size=size)

@@ -90,7 +90,8 @@ class Inspection(metaclass=OwnNames):
         """
         columns = [asdict(column) for column in self.columns]
         document = {"format": FORMAT, "rows": self.rows, "columns": columns}
-        text = json.dumps({**document, "unreadable": dict(self.unreadable)}, indent=1)
+        whole = {**document, "unreadable": dict(self.unreadable)}
+        text = json.dumps(whole, indent=1, allow_nan=False)
         with write_errors(path):
             replace_file(as_path(path), text.encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,12 @@ def _facts(values: pl.LazyFrame, column: ColumnSchema) -> dict[str, Any]:
         mean=number.cast(pl.Float64).mean(),
         std=number.cast(pl.Float64).std(),
     )
-    return _collect(query).row(0, named=True)
+    found = _collect(query).row(0, named=True)
+    # Of numbers near the ends of float64 the sums overflow, and JSON has no infinity.
+    for name in ("mean", "std"):
+        if found[name] is not None and not math.isfinite(found[name]):
+            found[name] = None
+    return found
 
 
 def _part(values: pl.LazyFrame, count: int, most: int) -> tuple[int, pl.DataFrame]:

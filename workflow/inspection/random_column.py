@@ -125,9 +125,11 @@ class RandomColumn:
         least = int(column.minimum or 0)
         width = max(int(column.maximum or 0) - least + 1, distinct)
         step = max(width // distinct, 1)
-        ids = permuted(ranks, distinct, self._seed * 4 + 2) * np.uint64(step)
+        places = permuted(ranks, distinct, self._seed * 4 + 2)
         if DTYPES[column.dtype].kind == "float":
-            return pl.Series(ids.astype(np.float64) + least)
+            # Of halves, since the whole range may be beyond float64.
+            return pl.Series((places.astype(np.float64) * (step / 2) + least / 2) * 2)
+        ids = places * np.uint64(step)
         limits = np.iinfo(column.dtype)
         room = np.uint64(int(limits.max) - least)
         # In numbers without a sign, which wrap as those with one do.

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from workflow.expressions.language.tree import Expression
 from workflow.operator.checks import require
-from workflow.operator.feature import Features, State
+from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
-from workflow.schema.column import Column
+from workflow.schema.column import Array, Column
 
 from ._functions import of_name
 from ._numbers import expect_numbers, numbered
@@ -65,6 +66,8 @@ class Bucketize(Operator):
                 {"scores": [[1.0, None], [], None, [-7.0, 4.95]]},
             ),
             Example(cls([]), large),
+            Example(cls([-7, 0, 2**53 + 1]), large, {"large": [2**53, 2**53 + 1]}),
+            Example(cls([-7, *range(2**53 + 1, 2**53 + 81, 2)]), large, {"large": [2**53 + 2]}),
         ]
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
@@ -73,7 +76,7 @@ class Bucketize(Operator):
         made: Features = {}
         for name, feature in columns.items():
             boundaries = self._of_column(name, columns)
-            bucket = feature.expression.bucketize(Column(np.array(boundaries)))
+            bucket = _bucket(feature, np.array(boundaries))
             made[name] = numbered(name, bucket, feature.schema, len(boundaries) + 1)
         return made
 
@@ -99,6 +102,15 @@ class Bucketize(Operator):
         if callable(self.boundaries):
             return {"boundaries": {name: self._of_column(name, columns) for name in columns}}
         return super().to_config(columns)
+
+
+def _bucket(feature: Feature, boundaries: Array) -> Expression:
+    if feature.schema.dtype != "uint64" or boundaries.dtype.kind != "i":
+        return feature.expression.bucketize(Column(boundaries))
+    # No type holds both uint64 and int64. Every value reaches the boundaries below 0.
+    reached = int((boundaries < 0).sum())
+    unsigned = boundaries[reached:].astype(np.uint64)
+    return feature.expression.bucketize(Column(unsigned)) + reached
 
 
 def _expect_ascending(boundaries: Sequence[float]) -> None:

@@ -234,16 +234,16 @@ class JoinExternal(Operator):
         """The operator, with its table restored from the state, so that it can be fitted again."""
         keys = one_or_several(config["on_ext"] or config["on"])
         _expect_table(state, keys)
-        columns = [
-            series_of(f"{KEY}.{part}", state).gather(places).alias(name)
+        columns = {
+            name: series_of(f"{KEY}.{part}", state).gather(places)
             for name, part, places in zip(
                 keys, key_names(keys), key_rows(KEY, keys, state), strict=True
             )
-        ]
-        parts = [part for part in state if part.startswith("column.")]
-        columns += [series_of(part, state).alias(part.removeprefix("column.")) for part in parts]
-        names = [column.name for column in columns]
-        require(len(set(names)) == len(names), "The saved table has a column twice.")
+        }
+        for part in (part for part in state if part.startswith("column.")):
+            name = part.removeprefix("column.")
+            require(name not in columns, "The saved table has a column twice.")
+            columns[name] = series_of(part, state)
         return cls(pl.DataFrame(columns), **config)
 
 

@@ -122,9 +122,8 @@ class JoinGroupby(Operator):
             for n, name in enumerate(described)
         ]
         return {
-            prefix: frame.select(*dict.fromkeys([*group, *described]))
-            .with_columns(values)
-            .group_by(tables.key_columns(group))
+            prefix: frame.select(*tables.key_columns(group), *values)
+            .group_by(tables.key_names(group))
             .agg(wanted)
             for prefix, group in tables.tables_of(groups).items()
         }

@@ -51,6 +51,15 @@ def test_pandas_is_taken_with_its_nulls():
     assert made.rows() == [(1, 1.5, "a", [1]), (None, None, None, None)]
 
 
+@pytest.mark.parametrize("kind", [pa.table, pa.record_batch, pd.DataFrame, pl.DataFrame, dict])
+def test_an_empty_name_is_a_name(kind, tmp_path):
+    """R writes the names of rows in a column without a name."""
+    data = kind({"": [7, 9], "n": [1, 2]})
+    workflow = Workflow(([""] >> ops.Categorify()) + "n").fit(data)
+    made = workflow.transform_to_parquet(data, tmp_path / "out")
+    assert pl.read_parquet(made).to_dict(as_series=False) == {"": [3, 4], "n": [1, 2]}
+
+
 def test_a_name_with_brackets_is_a_name(tmp_path, ratings):
     ratings.write_parquet(tmp_path / "a[1].parquet")
     [file] = parquet_files(tmp_path / "a[1].parquet")
@@ -190,6 +199,26 @@ def test_lists_of_a_dict_have_the_type_that_holds_all_of_them(case):
 def test_numbers_of_several_types_are_floats_that_hold_them(given, expected):
     for values, wanted in ((given, expected), ([[v] for v in given], [[v] for v in expected])):
         assert as_lazy_frame({"a": values}).collect()["a"].to_list() == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ([None, np.bool_(True), False], pl.Boolean),
+        ([np.int8(1), np.int64(300), None], pl.Int64),
+        ([3, np.uint64(2**64 - 1)], pl.UInt64),
+        ([np.int8(1), None], pl.Int8),
+        ([np.str_("a"), "b"], pl.String),
+        ([[None, np.bool_(True)], [np.bool_(False)]], pl.List(pl.Boolean)),
+        ([[np.int8(1)], None, [300]], pl.List(pl.Int64)),
+        ([np.array([1], np.int8), np.array([300])], pl.List(pl.Int64)),
+        ([np.array([True]), [None, np.bool_(False)]], pl.List(pl.Boolean)),
+    ],
+)
+def test_values_of_numpy_keep_their_kind(given, dtype):
+    made = as_lazy_frame({"x": given}).collect()["x"]
+    plain = [list(row) if isinstance(row, list | np.ndarray) else row for row in given]
+    assert (made.dtype, made.to_list()) == (dtype, plain)
 
 
 def test_series_of_times_in_lists_may_have_several_units():

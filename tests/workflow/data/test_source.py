@@ -376,3 +376,22 @@ def test_a_name_that_is_not_utf8_is_an_error_that_says_so(suffix, tmp_path):
     for data in [path, tmp_path] if suffix == "parquet" else [path]:
         with pytest.raises(WorkflowError, match=r"path in UTF-8.*caf\\xe9.*Rename the file"):
             workflow.fit(data)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "later"),
+    [(("1", "x"), "1"), (("007", "b"), "007"), (("2024-01-01", "all"), "2024-01-01")],
+)
+def test_names_of_folders_are_texts_if_those_of_fit_were(fitted, later, tmp_path):
+    """Tomorrow's folder may be one that looks like a number, or like a date."""
+    for root, names in (("all", fitted), ("new", [later])):
+        for number, name in enumerate(names):
+            folder = tmp_path / root / f"shop={name}"
+            folder.mkdir(parents=True)
+            pl.DataFrame({"n": [number]}).write_parquet(folder / "0.parquet")
+    workflow = Workflow(["shop"] >> ops.Categorify()).fit(tmp_path / "all")
+    ids = workflow.transform({"shop": [later]}).collect()["shop"].to_list()
+    assert ids != [2]  # that of an unknown value
+    assert workflow.transform(tmp_path / "new").collect()["shop"].to_list() == ids
+    written = workflow.transform_to_parquet(tmp_path / "new", tmp_path / "out")
+    assert pl.read_parquet(written)["shop"].to_list() == ids

@@ -60,6 +60,15 @@ def test_facts_are_those_of_the_rows(form, tmp_path):
     assert set(workflow.training_data.columns) == set(ROWS)
 
 
+def test_nulls_in_the_names_of_folders_count(tmp_path):
+    for day, prices in {"1": [1.0, 2.0], "__HIVE_DEFAULT_PARTITION__": [3.0, None, 4.0]}.items():
+        (tmp_path / f"day={day}").mkdir()
+        pl.DataFrame({"price": prices}).write_parquet(tmp_path / f"day={day}" / "0.parquet")
+    graph = (["day"] >> ops.Categorify()) + (["price"] >> ops.Normalize())
+    found = Workflow(graph).fit(tmp_path).training_data
+    assert {name: column.nulls for name, column in found.columns.items()} == {"day": 3, "price": 1}
+
+
 def test_a_sample_of_many_row_groups_is_scaled(tmp_path, monkeypatch):
     monkeypatch.setattr(column_facts, "ROWS_OF_A_SAMPLE", 100)
     rows = pl.DataFrame({"price": [1.0, float("nan")] * 400, "tags": [["a"], ["a", "b"]] * 400})

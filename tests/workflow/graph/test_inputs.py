@@ -127,6 +127,20 @@ def test_another_kind_of_values_is_refused(workflow, column, values):
         workflow.transform(pl.DataFrame(data))
 
 
+@pytest.mark.parametrize("lists", [[[], []], [[None], None]])
+@pytest.mark.parametrize("name", ["user", "price"])
+def test_lists_without_a_value_are_no_single_values(workflow, name, lists, tmp_path):
+    rows = pl.DataFrame({"user": [7, 9], "price": [1.5, 2.0], "clicks": [[1], [2]]})
+    rows = rows.with_columns(pl.Series(name, lists))
+    rows.write_parquet(tmp_path / "rows.parquet")
+    for data in (rows, tmp_path / "rows.parquet"):
+        with pytest.raises(WorkflowError, match=rf"column '{name}'.*List\(Null\). Send a single"):
+            workflow.transform(data)
+    clicks = rows.with_columns(pl.Series("clicks", lists), pl.Series(name, [7, 9]))
+    made = workflow.transform(clicks).collect()["clicks"].to_list()
+    assert made == [[] if row is None else [1] * len(row) for row in lists]
+
+
 def test_the_advice_for_numbers_in_place_of_strings_keeps_nan_a_null():
     workflow = Workflow(["name"] >> ops.Categorify()).fit({"name": ["a", "b"]})
     frame = pl.DataFrame({"name": [math.nan, 1.0]})

@@ -64,6 +64,13 @@ def test_types_nulls_and_nan_are_those_of_the_data(rows, made):
     )
 
 
+def test_a_column_with_an_empty_name_keeps_it(tmp_path):
+    rows = pl.DataFrame({"n": [1.5, 2.5, 2.5], "": ["a", "b", "b"]})
+    made = pl.read_parquet(generate_dataset(inspect_dataset(rows), 3, tmp_path / "a.parquet"))
+    assert made.schema == rows.schema
+    assert made[""].sort().to_list() == rows[""].to_list()
+
+
 def test_a_column_of_nothing_but_nan_stays_so(tmp_path):
     data = pl.DataFrame(
         {

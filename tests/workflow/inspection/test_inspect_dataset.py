@@ -13,7 +13,15 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from workflow import Inspection, Workflow, WorkflowError, WorkflowFormatError, inspect_dataset, ops
+from workflow import (
+    Inspection,
+    Workflow,
+    WorkflowError,
+    WorkflowFormatError,
+    generate_dataset,
+    inspect_dataset,
+    ops,
+)
 from workflow.expressions.polars.series import to_column, to_series
 from workflow.inspection.suggestion import suggestion
 from workflow.wire.format import decode_request, encode_request, wire_inputs
@@ -206,6 +214,20 @@ def test_many_columns_of_few_rows_are_read_together():
 def test_it_is_saved_and_loaded(inspection, tmp_path):
     inspection.save(tmp_path / "facts.json")
     assert Inspection.load(tmp_path / "facts.json") == inspection
+
+
+@pytest.mark.parametrize("values", [[1.7e308, 1.7e308, 3.0], [1.7e308, -1.7e308], [1e200, 3.0]])
+def test_numbers_near_the_ends_of_float64_are_saved_and_loaded(values, tmp_path):
+    inspection = inspect_dataset({"price": values})
+    inspection.save(tmp_path / "a.json")
+    assert Inspection.load(tmp_path / "a.json") == inspection
+    column = inspection["price"]
+    assert (column.minimum, column.maximum, column.std) == (min(values), max(values), None)
+    with np.errstate(over="ignore"):
+        mean = np.mean(values)
+    assert column.mean == (mean if np.isfinite(mean) else None)
+    made = pl.read_parquet(generate_dataset(inspection, 50, tmp_path / "a.parquet"))["price"]
+    assert made.is_between(min(values), max(values)).all()
 
 
 def test_top_0_keeps_no_texts_of_the_data(rows, tmp_path):

@@ -53,6 +53,19 @@ def test_group_that_was_not_there_has_count_zero_and_nothing_else():
     ]
 
 
+@pytest.mark.parametrize("key", ["0.finite", "0.sum", "key0", "rows"])
+@pytest.mark.parametrize("left", [lambda key: [key], lambda key: [["city", key]]])
+def test_a_key_may_have_a_name_of_our_own(key, left):
+    keys, values = [1, 1, 2], [7, 8, 9]
+    data = {key: keys, "city": ["a", "a", "a"], "n": values}
+    workflow = Workflow(left(key) >> ops.JoinGroupby("n", stats=["count", "mean"])).fit(data)
+    rows = workflow.transform(data).collect().rows()
+    assert rows == [
+        (keys.count(k), statistics.mean(v for o, v in zip(keys, values, strict=True) if o == k))
+        for k in keys
+    ]
+
+
 def test_small_deviation_of_large_values_is_kept():
     # Sums of squares would give 0 here, and a network a feature that tells nothing.
     prices = [1e8, 1e8 + 1, 1e8 + 2]

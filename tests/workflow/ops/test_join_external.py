@@ -140,3 +140,13 @@ def test_a_state_that_is_of_no_table_is_refused(pairs):
     config = {"on": ["a", "b"], "on_ext": None, "columns_ext": None, "drop_duplicates_ext": False}
     with pytest.raises(WorkflowError, match="a value of each key"):
         ops.JoinExternal.from_config(config, spoilt)
+
+
+@pytest.mark.parametrize("names", [("", "year"), ("movie", "")])
+def test_a_loaded_table_keeps_an_empty_name(names, tmp_path):
+    key, column = names
+    node = [key] >> ops.JoinExternal({key: [1, 2], column: [1999, 2001]}, on=key)
+    rows = {key: [2, 3, 1]}
+    Workflow(node).fit(rows).save(tmp_path / "saved")
+    made = Workflow.load(tmp_path / "saved").fit(rows).transform(rows).collect()
+    assert made.to_dict(as_series=False) == rows | {column: [2001, None, 1999]}

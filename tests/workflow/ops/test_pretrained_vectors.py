@@ -158,3 +158,17 @@ def test_named_ids_after_categorify_are_refused_and_row_numbers_are_not():
     own = np.eye(6, dtype=np.float32)
     workflow = Workflow(ids >> ops.PretrainedVectors(own)).fit(ROWS)
     assert np.argmax(made(workflow), axis=1).tolist() == [4, 5, 1, 3]
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["b", "a", "c"])])
+def test_ids_may_be_categories(dtype, tmp_path):
+    """As pandas reads them with dtype="category"."""
+    table = pl.DataFrame({"id": pl.Series(["a", "b"], dtype=dtype), "vector": [[1.0], [2.0]]})
+    rows = {"item": ["b", "a", "c", None] * 10}
+    of_table = {"table": table, "ids": "id"}
+    of_array = {"table": np.array([[1.0], [2.0]], np.float32), "ids": table["id"]}
+    for settings in (of_table, of_array):
+        workflow = Workflow(["item"] >> ops.PretrainedVectors(**settings)).fit(rows)
+        workflow.save(tmp_path / "saved")
+        for each in (workflow, Workflow.load(tmp_path / "saved")):
+            assert made(each, rows)[:4] == [[2.0], [1.0], [0.0], [0.0]]

@@ -111,6 +111,15 @@ def test_boundaries_between_large_ids_are_exact():
     assert made(ops.Bucketize([2**53 + 1]), {"x": values})["x"].to_list() == [0, 1, 1]
 
 
+@pytest.mark.parametrize("further", [[], range(2**53 + 3, 2**53 + 83, 2)])
+def test_unsigned_integers_are_compared_exactly_too(further):
+    boundaries = [-(2**63), -1, 0, 2**53 + 1, *further]
+    values = [0, 2**53, 2**53 + 1, 2**53 + 2, 2**63, 2**64 - 1]
+    data = {"x": pl.Series([*values, None], dtype=pl.UInt64)}
+    expected = [sum(value >= boundary for boundary in boundaries) for value in values]
+    assert made(ops.Bucketize(boundaries), data)["x"].to_list() == [*expected, None]
+
+
 def test_boundaries_from_a_function_are_saved_as_numbers(tmp_path):
     data = {"a": [1, 5], "b": [1, 5]}
     steps = {"a": [3], "b": [0, 2, 4]}

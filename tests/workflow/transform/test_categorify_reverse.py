@@ -120,3 +120,10 @@ def test_what_is_no_id_is_refused():
         workflow.reverse_mapping("city")
     with pytest.raises(WorkflowError, match=r"No output 'age'. The outputs are: user, city"):
         workflow.reverse_mapping("age")
+
+
+def test_a_combination_may_have_a_column_with_an_empty_name():
+    data = {"": [7, 7, 9], "city": ["Rome", "Rome", "Oslo"]}
+    workflow = fitted([["", "city"]] >> ops.Categorify(encode_type="combo"), data)
+    values = [{"": 7, "city": "Rome"}, {"": 9, "city": "Oslo"}]
+    assert meanings(workflow, "_city") == RESERVED | dict(enumerate(values, 3))

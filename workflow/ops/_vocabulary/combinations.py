@@ -116,10 +116,10 @@ class CombinedVocabulary(Vocabulary):
                 combined = pairs[row - tables.FIRST]
         places.insert(0, row)
         return pl.DataFrame(
-            [
-                _gathered(to_series(key, name), place - tables.FIRST)
+            {
+                name: _gathered(to_series(key), place - tables.FIRST)
                 for key, name, place in zip(keys, self.columns, places, strict=True)
-            ]
+            }
         )
 
 
