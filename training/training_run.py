@@ -84,7 +84,7 @@ def train(
             the report's `click_loss` is the last of them, as in Keras.
         metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
             of each, or output -> metrics, or lists of metrics in their order. None for the area
-            under the ROC curve of outputs that are probabilities, by their loss. That is Keras'
+            under the ROC curve of outputs that are probabilities, or their logits, by their loss. That is Keras'
             estimate from 200 thresholds; where predictions lie close together, pass
             `keras.metrics.AUC(num_thresholds=10_000)`.
         loss_weights: of several outputs: output -> weight of its loss in the sum of all, else 1; of an
