@@ -411,7 +411,8 @@ def _sealed(stage: Path, repository: Path, plan: Plan, proof: Proof) -> Plan:
     for spec in published.models:
         _write_warm_up(stage / spec.name / WARM_UP, spec)
         (stage / spec.name / CONFIG).write_text(
-            config_text(spec, () if spec in published.steps else _loadable(repository, published))
+            config_text(spec, () if spec in published.steps else _loadable(repository, published)),
+            encoding="utf-8",
         )
     version, name = plan.published.version, plan.published.name
     previous = published_version(repository, name)

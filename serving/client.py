@@ -172,7 +172,7 @@ class EnsembleClient:
         """
         other = object.__new__(EnsembleClient)
         vars(other).update(vars(self), model_name=name, model_version=str(model_version))
-        other._contract = read_contract(self.config(name))
+        other._contract = read_contract(other.config())
         return other
 
     def config(self, model: str | None = None) -> Any:

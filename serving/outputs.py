@@ -40,24 +40,24 @@ def _text(value: Any) -> Any:
 
 
 def to_polars(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> pl.DataFrame:
-    """A frame with one column for each output; an output (N, k) with k > 1 is an Array column."""
+    """A frame with one column for each output; one of several values a row is an Array column."""
     first, *others = (_series(column, tensors) for column in columns)
     frame = first.to_frame()
     return frame.hstack(others) if others else frame
 
 
 def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index: Any) -> Any:
-    """A pandas frame with the given index; lists and outputs (N, k) with k > 1 are lists."""
+    """A pandas frame with the given index; lists and outputs of several values a row are lists."""
     import pandas as pd  # noqa: PLC0415 - the caller has passed pandas
 
     columns = tuple(columns)
-    plain = {c.name: m for c in columns if (m := _plain_matrix(c, tensors)) is not None}
-    if len(columns) == len(plain) == 1 and (matrix := plain[columns[0].name]).shape[1] == 1:
+    plain = {c.name: m for c in columns if (m := _plain_tensor(c, tensors)) is not None}
+    if len(columns) == len(plain) == 1 and _is_column(matrix := plain[columns[0].name]):
         # A copy, since the memory of the answer is read-only.
         return pd.DataFrame(matrix, index, _labels(columns[0].name), copy=True)
     data: dict[str, Any] = {}
     for column in columns:
-        if column.name in plain and plain[column.name].shape[1] == 1:
+        if column.name in plain and _is_column(plain[column.name]):
             data[column.name] = plain[column.name][:, 0]
             continue
         series = _series(column, tensors)
@@ -79,19 +79,23 @@ def _labels(name: str) -> Any:
     return pd.Index([name])
 
 
-def _plain_matrix(column: WireColumn, tensors: Mapping[str, Array]) -> Array | None:
-    """The tensor (N, k) of numbers without nulls, as most models answer; or None."""
+def _plain_tensor(column: WireColumn, tensors: Mapping[str, Array]) -> Array | None:
+    """The tensor (N, ...) of numbers without nulls, as most models answer; or None."""
     tensor = tensors[column.values_name]
     plain = column.layout == "scalar" and not column.nullable and tensor.dtype != object
-    return tensor if plain and tensor.ndim == 2 and tensor.shape[1] else None
+    return tensor if plain and tensor.ndim > 1 and 0 not in tensor.shape[1:] else None
+
+
+def _is_column(tensor: Array) -> bool:
+    return tensor.shape[1:] == (1,)
 
 
 def _series(column: WireColumn, tensors: Mapping[str, Array]) -> pl.Series:
-    matrix = _plain_matrix(column, tensors)
-    if matrix is not None:
-        return pl.Series(column.name, matrix[:, 0] if matrix.shape[1] == 1 else matrix)
+    tensor = _plain_tensor(column, tensors)
+    if tensor is not None:
+        return pl.Series(column.name, tensor[:, 0] if _is_column(tensor) else tensor)
     if column.layout == "scalar" and tensors[column.name].shape[1:] not in ((), (1,)):
-        width = tensors[column.name].shape[1]
+        shape = tensors[column.name].shape
         flat = decode(column, {column.name: tensors[column.name].reshape(-1)})
-        return to_series(flat, column.name).reshape((-1, width))
+        return to_series(flat, column.name).reshape(shape)
     return to_series(decode(column, dict(tensors)), column.name)

@@ -31,6 +31,7 @@ from training.run.label_check import output_names, output_widths
 from training.run.label_values import LabelValues
 from training.run.names import check_objects, compile_settings, whole_number
 from training.run.progress import EpochLines
+from training.run.single_numbers import single_numbers
 from training.run.softmax_check import check_softmax
 from training.run.steps import default_steps, steps_a_call
 from training.run.table_check import check_fits, check_tables
@@ -84,9 +85,10 @@ def train(
             the report's `click_loss` is the last of them, as in Keras.
         metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
             of each, or output -> metrics, or lists of metrics in their order. None for the area
-            under the ROC curve of outputs that are probabilities, by their loss. That is Keras'
+            under the ROC curve of outputs that are probabilities, or their logits, by their loss. That is Keras'
             estimate from 200 thresholds; where predictions lie close together, pass
-            `keras.metrics.AUC(num_thresholds=10_000)`.
+            `keras.metrics.AUC(num_thresholds=10_000)`. A metric of a number for each class, such as
+            `keras.metrics.F1Score()`, is reported as `f1_score[0]`, `f1_score[1]`, ...
         loss_weights: of several outputs: output -> weight of its loss in the sum of all, else 1; of an
             output's several losses one weight for all, or a list.
         class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
@@ -304,7 +306,7 @@ def _fit(
     epochs: int,
     first: int,
     callbacks: Sequence[keras.callbacks.Callback],
-) -> Mapping[str, Sequence[float]]:
+) -> Mapping[str, Sequence[Any]]:
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     return model.fit(
         x,
@@ -325,13 +327,17 @@ def _evaluated(model: keras.Model, validation_data: Any) -> dict[str, tuple[floa
         return {}
     x, y, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
     found = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    return {f"val_{name}": (float(found[name]),) for name in sorted(found)}
+    numbers = single_numbers({f"val_{name}": found[name] for name in sorted(found)})
+    return {name: (number,) for name, number in numbers.items()}
 
 
 def _report(
-    history: Mapping[str, Sequence[float]], watch: Watch, mixing: int | None
+    history: Mapping[str, Sequence[Any]], watch: Watch, mixing: int | None
 ) -> TrainingReport:
     if not watch.samples:
         raise TrainingError("Expected training data with at least one row. Received: none.")
-    kept = {name: tuple(map(float, history[name])) for name in sorted(history)}
+    kept: dict[str, tuple[float, ...]] = {}
+    for name in sorted(history):
+        epochs = [single_numbers({name: value}) for value in history[name]]
+        kept |= {own: tuple(epoch[own] for epoch in epochs) for own in epochs[0]}
     return TrainingReport(watch.samples, watch.seconds, watch.loss_curve(), kept, mixing)

@@ -121,7 +121,9 @@ def _step_name(repository: Path, step: ModelSpec, generation: str) -> str:
     others = sorted(path.name for path in repository.glob(f"{step.name}_{'[0-9a-f]' * 16}"))
     for name in (step.name, *others):
         path = repository / name / CONFIG
-        if path.exists() and path.read_text() == config_text(replace(step, name=name)):
+        if path.exists() and path.read_text(encoding="utf-8") == config_text(
+            replace(step, name=name)
+        ):
             return name
     return f"{step.name}_{generation}" if (repository / step.name).is_dir() else step.name
 

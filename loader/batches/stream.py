@@ -59,6 +59,7 @@ class Stream(Iterator[Sequence[Array]]):
         return batch
 
     def _end_epoch(self) -> None:
+        self._batches = iter(())  # With drop_last the epoch's short batch is left.
         if self._epochs_left is not None:
             self._epochs_left -= 1
         if self._epochs_left == 0:

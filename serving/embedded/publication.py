@@ -195,7 +195,7 @@ class LiveServer:
         config.name = name
         config.version_policy.specific.versions[:] = [version]
         # A config in the request would do for a model alone, and not for a step of another one.
-        (folder / CONFIG).write_text(text_format.MessageToString(config))
+        (folder / CONFIG).write_text(text_format.MessageToString(config), encoding="utf-8")
         # The server may be another user's, whom this one's umask shuts out.
         for entry in (".", CONFIG):
             shutil.copymode(source / entry, folder / entry)

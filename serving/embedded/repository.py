@@ -70,7 +70,7 @@ def read_config(folder: Path) -> Any:
     """
     config = model_config_pb2.ModelConfig()
     try:
-        return text_format.Parse((folder / CONFIG).read_text(), config)
+        return text_format.Parse((folder / CONFIG).read_text(encoding="utf-8"), config)
     except (text_format.ParseError, UnicodeDecodeError, OSError) as error:
         raise ServerError(f"{folder / CONFIG} is not a model's config: {error}") from error
 

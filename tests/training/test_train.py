@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn.metrics import roc_auc_score
 
 from training import TrainingError, models, train
 from training.split.step import SplitStep
@@ -46,6 +47,20 @@ def test_arrays_do_as_well():
     report = train(model, (x, x[:, :1] > 0), (x, x[:, :1] > 0))
     assert report.samples == 70
     assert report.val_auc is not None
+
+
+@pytest.mark.parametrize("split", [True, False], ids=["split", "keras"])
+@pytest.mark.parametrize(
+    "loss", [keras.losses.BinaryCrossentropy, keras.losses.BinaryFocalCrossentropy]
+)
+def test_the_usual_area_under_the_curve_is_that_of_logits_where_the_loss_takes_them(loss, split):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(4000, 3)).astype("float32")
+    y = random.random((4000, 1)) < 1 / (1 + np.exp(-x @ [[1.0], [2.0], [-1.0]]))
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    adam = keras.optimizers.Adam(0.05)
+    report = train(model, (x, y), (x, y), loss=loss(from_logits=True), optimizer=adam, split=split)
+    assert report.val_auc == pytest.approx(roc_auc_score(y, model.predict(x, verbose=0)), abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def columns_of(
             (single values) or ("int64", "int64") (values and row lengths of a list).
 
     Raises:
-        TrainingError: no columns, a name that Keras takes for no input, a column without a
-            cardinality, lists of numbers, or invalid sizes.
+        TrainingError: no columns, `continuous` as one text, a name that Keras takes for no input, a
+            column without a cardinality, lists of numbers, or invalid sizes.
 
     Example:
         >>> columns_of({"userId": (1000, 16)}, ["age"]).cardinalities
@@ -123,6 +123,12 @@ def columns_of(
     """
     dtypes: dict[str, IdDtype] = {}
     fits: dict[str, str] = {}
+    if isinstance(continuous, str):
+        raise TrainingError(
+            "Expected continuous as a list of names of columns. "
+            f"Received: {continuous!r}. For one column: [{continuous!r}]."
+        )
+    continuous = list(continuous)  # An iterator gives its names once.
     if isinstance(features, Schema):
         inputs = features.without(features.tagged(Tags.TARGET).names)
         categorical = inputs.tagged(Tags.CATEGORICAL).columns
@@ -142,7 +148,7 @@ def columns_of(
         fits = {name: fit for name, fit in known.items() if name in taken}
     else:
         scalars, lists = (dict(part) for part in _split(features))
-    if not (scalars or lists or tuple(continuous)):
+    if not (scalars or lists or continuous):
         raise TrainingError("Expected features with at least one column. Received: none.")
     _check_names([*scalars, *lists, *continuous])
     given = dict(id_dtypes or {})

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError, unwritable
+from training.run.single_numbers import single_numbers
 from training.run.watch import Watch
 
 # As `tf.summary.scalar` writes; that function itself belongs to the package tensorboard.
@@ -69,7 +70,7 @@ class EventLog(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Write the epoch's metrics, its speed, and the learning rate."""
         own, others = {}, {}
-        for name, value in (logs or {}).items():
+        for name, value in single_numbers(logs or {}).items():
             if name.startswith("val_"):
                 others[f"epoch_{name.removeprefix('val_')}"] = value
             else:

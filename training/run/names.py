@@ -145,10 +145,14 @@ def _of_outputs(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def _usual_metrics(loss: Any) -> list[Any]:
     """AUC, unless a loss of Keras says that the output is no probability, or there is no loss."""
-    functions = [function_of(one) for one in keras.tree.flatten(loss) if one is not None]
+    losses = [one for one in keras.tree.flatten(loss) if one is not None]
+    functions = [function_of(one) for one in losses]
     of_keras = [one.__name__ for one in functions if origin(one) == "keras"]
     no_chance = of_keras and not any(name.startswith("binary") for name in of_keras)
-    return [] if no_chance or not functions else [keras.metrics.AUC(name="auc")]
+    if no_chance or not functions:
+        return []
+    from_logits = any(getattr(one, "from_logits", False) for one in losses)
+    return [keras.metrics.AUC(name="auc", from_logits=from_logits)]
 
 
 def _checked_metrics(metrics: Any) -> list[Any]:

@@ -8,6 +8,7 @@ import keras
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from training.run.single_numbers import single_numbers
 from training.run.watch import Watch
 
 _WIDTH = 80
@@ -53,8 +54,9 @@ class EpochLines(keras.callbacks.Callback):
             "samples/s": f"{samples / seconds:,.0f}" if seconds else "",
         }
         # Losses and AUC first: they remain where not all columns fit.
-        names = sorted(logs or {}, key=lambda name: (not name.endswith(("loss", "auc")), name))
-        cells |= {name: f"{(logs or {})[name]:.4f}" for name in names}
+        numbers = single_numbers(logs or {})
+        names = sorted(numbers, key=lambda name: (not name.endswith(("loss", "auc")), name))
+        cells |= {name: f"{numbers[name]:.4f}" for name in names}
         if list(cells) != self._titles:
             self._titles = list(cells)
             self._print(self._titles)

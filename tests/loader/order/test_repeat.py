@@ -28,6 +28,15 @@ def test_epochs_follow_each_other_each_in_its_own_order(make, users, check_rows)
     assert loader.get_state()["epoch"] == 2
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_short_batch_that_is_dropped_is_in_no_later_epoch(make, users, shuffle):
+    loader = make(batch_size=130, shuffle=shuffle, drop_last=True)
+    batches = list(loader.repeat(3))
+    assert [len(y) for _, y in batches] == [130] * 21
+    same = make(batch_size=130, shuffle=shuffle, drop_last=True)
+    assert users(batches) == users(same) + users(same) + users(same)
+
+
 def test_without_an_end(make, users):
     data = make(batch_size=100).repeat().map(lambda x, y: (x, y))
     assert data.cardinality() == tf.data.INFINITE_CARDINALITY

@@ -123,6 +123,8 @@ def test_each_mistake_has_its_type(url):
             client.raw({"userId": np.zeros((1, 1), np.int64)})
         with pytest.raises(UnknownModelError, match="Check the name and the version"):
             client.for_model("none")
+        with pytest.raises(UnknownModelError, match="Check the name and the version"):
+            client.for_model("network", 9)
         assert client.for_model("network").contract.inputs[0].name == "user"
     with pytest.raises(ClientError, match="Expected an open connection"):
         client.predict(FRAME)

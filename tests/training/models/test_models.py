@@ -25,6 +25,13 @@ def test_inputs_are_the_seeds(model):
     assert model.output_names == ["output"]
 
 
+def test_names_of_numbers_may_come_from_an_iterator():
+    model = models.mlp({"user": (9, 2)}, (name for name in ("age", "price")))
+    assert described(model) == {"user": "int32", "age": "float32", "price": "float32"}
+    with pytest.raises(TrainingError, match=r"Received: 'age'\. For one column: \['age'\]"):
+        models.mlp({"user": (9, 2)}, "age")
+
+
 def test_it_trains_on_lists_whose_values_outnumber_the_rows(model, batches, rows, predict):
     model.compile("sgd", "binary_crossentropy")
     model.fit(batches(96, 32), verbose=0, shuffle=False)
