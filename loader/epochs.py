@@ -231,6 +231,11 @@ class Epochs:
         with self._lock:
             return self._state(self._progress.position or self._next)
 
+    def next_state(self) -> dict[str, Any]:
+        """The position at which the next stream begins, whatever others still read."""
+        with self._lock:
+            return self._state(self._next)
+
     def follow(self) -> Trail:
         """Count batches from here on: the trail gives the state after any number of them."""
         with self._lock:

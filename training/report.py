@@ -18,9 +18,11 @@ class TrainingReport(metaclass=OwnNames):
     Attributes:
         samples: rows trained on, over all epochs; after resuming from a checkpoint, since then.
         seconds: wall time of training, including tracing, without validation.
-        loss_curve: the mean loss in up to 50 equal intervals of the run, in order.
-        history: for each metric, `val_` metrics too, its value after each epoch. As a frame:
-            `polars.DataFrame(report.history)`.
+        loss_curve: the mean loss in up to 50 equal intervals of the run, in order; after resuming, from
+            the beginning of the epoch that was interrupted.
+        history: for each metric, `val_` metrics too, its value after each epoch; after resuming, of the
+            epochs that have ended since then, and if nothing was left to train, of an evaluation of the
+            validation data. As a frame: `polars.DataFrame(report.history)`.
         mixing: from how many row groups a batch draws rows; None for data other than a loader.
 
     Example:

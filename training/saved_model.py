@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,16 @@ from training.quiet import quiet
 from training.signature import ModelSignature
 from training.tables.bags import for_few_rows
 from workflow.data.object_stores import expect_local
-from workflow.files.durable import make_folder, removed_if_empty, sync, sync_tree
+from workflow.files.durable import (
+    PARTIAL,
+    exclusive,
+    lock,
+    make_folder,
+    partial_of,
+    removed_if_empty,
+    sync,
+    sync_tree,
+)
 
 
 def save_model(
@@ -38,7 +48,7 @@ def save_model(
     2 and the C++ loader of a server read it. The model is unchanged.
 
     The folder appears complete or not at all: it is written beside its target path, synced to disk,
-    and renamed.
+    and renamed. If the process is killed before that, the next call with this path removes what it left.
 
     Args:
         model: a model that `model_signature` accepts.
@@ -178,18 +188,42 @@ def _staged(path: Path) -> Iterator[Path]:
             f"Expected a path that does not exist. Received: {path}. "
             "Remove it, or choose another folder or version."
         )
+    hidden = path.with_name(f".{path.name}")
+    staging = partial_of(hidden)
+    with ExitStack() as stack:
+        try:
+            make_folder(path.parent)
+            _remove_leftovers(hidden)
+            stack.enter_context(exclusive(staging))
+        except OSError as error:
+            raise unwritable(path, error) from error
+        try:
+            yield staging
+            # A server that runs as another user has to read it, whatever the umask.
+            staging.chmod(0o755)
+            _put_into_place(staging, path)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove folders that killed processes left; those of others that still write are locked."""
+    pattern = re.compile(re.escape(f"{path.name}.") + "[0-9a-f]{8}" + re.escape(PARTIAL))
+    for folder in path.parent.iterdir():
+        if not pattern.fullmatch(folder.name) or not folder.is_dir():
+            continue
+        with suppress(OSError), _opened(folder) as descriptor:
+            if lock(descriptor, wait=False):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        make_folder(path.parent)
-        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise unwritable(path, error) from error
-    try:
-        yield staging
-        # mkdtemp made it private; a server that runs as another user has to read it.
-        staging.chmod(0o755)
-        _put_into_place(staging, path)
+        yield descriptor
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        os.close(descriptor)
 
 
 def _put_into_place(staging: Path, path: Path) -> None:

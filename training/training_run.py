@@ -128,10 +128,9 @@ def train(
         workers: all workers, from `join_workers`, if several processes call `train` together, each
             with its share of the rows. Metrics of training are those of all rows, metrics of
             validation those of the first worker, so that callbacks end all of them after the same
-            epoch. A shuffled share of the validation data has other rows in each epoch, and after a
-            resume: pass that loader shuffle=False, or all rows. The first one writes checkpoints,
-            in a folder that all can read. Only the first should save the model, and have
-            `tensorboard`. The report counts a worker's own rows.
+            epoch. A shuffled share of the validation data has other rows in each epoch. The
+            first one writes checkpoints, in a folder that all can read. Only the first should
+            save the model, and have `tensorboard`. The report counts a worker's own rows.
 
     Returns:
         Speed, loss curve and metrics.
@@ -183,7 +182,8 @@ def train(
     _expect_position_saved(train_data, callbacks)
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     weights = setting({"class_weight": class_weight, "loss_weights": settings["loss_weights"]})
-    saver = _saver(checkpoint, train_data, deciding, weights, writes=workers.rank == 0)
+    given = {"callbacks": deciding, "settings": weights, "validation": validation_data}
+    saver = _saver(checkpoint, train_data, given, writes=workers.rank == 0)
     labels = LabelValues(losses, output_widths(model))
     watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
     lines = EpochLines(watch)
@@ -264,8 +264,7 @@ def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callba
 def _saver(
     checkpoint: str | Path | LoaderCheckpoint | None,
     train_data: Any,
-    callbacks: Sequence[keras.callbacks.Callback],
-    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
     *,
     writes: bool,
 ) -> LoaderCheckpoint | None:
@@ -276,21 +275,15 @@ def _saver(
         )
     if checkpoint is None:
         return None
+    given = {**given, "saving": whole_tables}
     if isinstance(checkpoint, LoaderCheckpoint):
-        checkpoint.saving = whole_tables
-        checkpoint.callbacks, checkpoint.settings = callbacks, settings
+        for name, value in given.items():
+            setattr(checkpoint, name, value)
         return checkpoint
     if Path(checkpoint).exists() and not Path(checkpoint).is_dir():
         raise TrainingError(f"Expected checkpoint as a folder. Received: {checkpoint}, a file.")
     if isinstance(train_data, KerasSequenceLoader):
-        return LoaderCheckpoint(
-            train_data,
-            checkpoint,
-            writes=writes,
-            saving=whole_tables,
-            callbacks=callbacks,
-            settings=settings,
-        )
+        return LoaderCheckpoint(train_data, checkpoint, writes=writes, **given)
     raise TrainingError(
         "Expected a KerasSequenceLoader as train_data, whose position a checkpoint holds. "
         f"Received: {type(train_data).__name__}. For a mapped loader give "

@@ -20,6 +20,7 @@ from loader.errors import LoaderError
 from loader.frameworks.keras_loader import KerasSequenceLoader
 from loader.frameworks.run_settings import different, settings_of_loss, settings_of_model
 from loader.options import check_counts
+from loader.tensorflow.sized_dataset import epochs_read_by
 from loader.tensorflow.workers import replicas_of_worker
 from workflow.data.object_stores import expect_local
 from workflow.errors import listed
@@ -30,7 +31,7 @@ from workflow.schema.own_names import OwnNames
 from workflow.schema.schema import Tags
 from workflow.schema.tags import fits_of, other_fits
 
-_FORMAT = 9
+_FORMAT = 10
 _POINTER = "checkpoint.json"
 _WEIGHTS = re.compile(r"[0-9a-f]{16}\.weights\.h5")
 _NUMBER = re.compile(r"_\d+(?=/)")
@@ -72,12 +73,15 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             passes its own.
         settings: further settings of `fit` without which a resumed run is another one, by their names, as
             values of JSON. `training.train` passes class_weight and loss_weights.
+        validation: the `validation_data` of `fit`: of a loader, mapped or not, the next epoch is saved, so
+            that a shuffled one goes on with the rows that it would have had. `training.train` passes its own.
 
     Attributes:
         writes: whether it saves at all.
         saving: the context.
         callbacks: the other callbacks.
         settings: the further settings.
+        validation: the validation data.
 
     Raises:
         LoaderError: an invalid `save_freq`. In `fit`: data other than the loader's,
@@ -103,6 +107,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         saving: Callable[[keras.Model], AbstractContextManager[Any]] = nullcontext,
         callbacks: Sequence[keras.callbacks.Callback] = (),
         settings: Mapping[str, Any] | None = None,
+        validation: Any = None,
     ) -> None:
         super().__init__()
         if save_freq != "epoch":
@@ -115,6 +120,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self.saving = saving
         self.callbacks = callbacks
         self.settings = settings or {}
+        self.validation = validation
         self._counts: dict[str, dict[str, Any]] = {}  # of the checkpoint that was restored
         self._best: dict[str, dict[str, str]] = {}  # the files of the callbacks' best weights
         self._rate: float | None = None  # with which the run began
@@ -163,7 +169,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._expect_same_run(model, content)
         for saved in _files(content):
             _expect_sum(self._folder / saved["weights"], saved["sum_of_weights"])
-        self._set_position(content["loader"])
+        self._set_positions(content)
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         self._counts, self._best = content["callbacks"], content["best"]
@@ -172,7 +178,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             model.optimizer.learning_rate = self._rate
         for variable, seed in zip(_seeds(model), content["seeds"], strict=False):
             variable.assign(seed)
-        self._restored = content["loader"]
+        self._restored = content
         self._steps_before, self._rows_before = content["steps"], content["rows"]
         self._metrics, self._rate_within_epoch = content["metrics"], _learning_rate(model)
         self._shapes = {name: np.shape(value) for name, value in self._metrics.items()}
@@ -217,9 +223,12 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                     "with the weights of a saved model if need be."
                 )
 
-    def _set_position(self, state: Mapping[str, Any]) -> None:
-        try:
-            self._loader.set_state(state)
+    def _set_positions(self, content: Mapping[str, Any]) -> None:
+        validation = epochs_read_by(self.validation)
+        if validation is not None and content["validation"] is not None:
+            validation.set_state(content["validation"])
+        try:  # after that, as it may be the same loader
+            self._loader.set_state(content["loader"])
         except LoaderError as error:
             raise LoaderError(
                 f"Expected the loader's settings of the checkpoint in {self._folder}, which was saved within an "
@@ -300,7 +309,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if self._restored is not None:
             # On several devices Keras reads a batch to build the model, and drops the rest of the
             # epoch.
-            self._loader.set_state(self._restored)
+            self._set_positions(self._restored)
             self._restored = None
             self._set_counts()  # which Keras' callbacks have set to zero
             self._counts = {}
@@ -484,8 +493,14 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 f"Expected to be able to read checkpoints in {self._folder}. Received: {error}."
             ) from error
 
+    def _position(self) -> dict[str, Any]:
+        if self._trail.repeats or not self._is_epoch_done():
+            return self._trail(self._batches)
+        # The next one: others, such as the validation, may have taken epochs since.
+        return self._loader.follow()(0)
+
     def _content(self) -> dict[str, Any]:
-        done = self._is_epoch_done()
+        done, validation = self._is_epoch_done(), epochs_read_by(self.validation)
         return {
             "format": _FORMAT,
             "epoch": self._epoch + done,
@@ -506,7 +521,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             },
             "settings": self._described,
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
-            "loader": self._trail(self._batches),
+            "loader": self._position(),
+            "validation": None if validation is None else validation.next_state(),
             "fits": fits_of(self._loader.input_schema.columns),
             "data": self._loader.data_digest(),
         }
@@ -566,7 +582,7 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
         ) from error
     keys = {"format", "epoch", "steps", "rows", "weights", "sum_of_weights"}
     keys |= {"seeds", "loader", "fits", "data", "callbacks", "best"}
-    keys |= {"metrics", "optimizer", "learning_rate", "settings"}
+    keys |= {"metrics", "optimizer", "learning_rate", "settings", "validation"}
     known = content.keys() == keys and content["format"] == _FORMAT
     if not known or not all(_WEIGHTS.fullmatch(str(one["weights"])) for one in _files(content)):
         raise LoaderError(

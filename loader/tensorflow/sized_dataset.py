@@ -110,10 +110,13 @@ def loader_read_by(iterator: tf.data.Iterator) -> tuple[Epochs, int] | None:
     None for other data. The number of batches is `tf.data.INFINITE_CARDINALITY` if they have no end.
     """
     dataset = dataset_of(iterator)
-    if not isinstance(dataset, SizedDataset):
-        return None
-    epochs, size = dataset._source, dataset._size  # noqa: SLF001 - of this class
-    return None if epochs is None else (epochs, size)
+    epochs = epochs_read_by(dataset)
+    return None if epochs is None else (epochs, dataset._size)  # noqa: SLF001 - of this class
+
+
+def epochs_read_by(data: object) -> Epochs | None:
+    """The epochs of the loader that data is or reads, mapped, repeated or cut; None for other data."""
+    return data._source if isinstance(data, SizedDataset) else None  # noqa: SLF001 - of this class
 
 
 def refuse_reader(device: str) -> NoReturn:

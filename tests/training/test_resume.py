@@ -499,6 +499,48 @@ def test_an_epoch_that_a_callback_stops_is_counted_once(noise, tmp_path):
     assert resumed_rate == rate
 
 
+VALIDATIONS = {
+    "a share": lambda read, _: read(global_size=2, global_rank=1),
+    "without the last batch": lambda read, _: read(drop_last=True),
+    "mapped": lambda read, _: read(global_size=2, global_rank=1).map(lambda x, y: (x, 1 - y)),
+    "a part": lambda read, _: read().take(1),
+    "that of training": lambda _, loader: loader,
+}
+
+
+@pytest.mark.parametrize(
+    ("crash", "save_freq"),
+    [
+        (lambda: Crash(2, 2), "epoch"),
+        pytest.param(lambda: Crash(2, 2), 1, marks=pytest.mark.long),
+        pytest.param(CrashInValidation, 2, marks=pytest.mark.long),
+    ],
+    ids=["after the second", "within the third", "validation"],
+)
+@pytest.mark.parametrize("validation", VALIDATIONS)
+def test_validation_goes_on_with_the_rows_of_its_next_epoch(
+    noise, tmp_path, validation, crash, save_freq
+):
+    def run(name, *callbacks, seed=3):
+        model, loader = make(noise, seed=3)
+        read = functools.partial(
+            KerasSequenceLoader, noise.parent / "valid", 64, ["label"], cat_names=["userId"],
+            cont_names=["age"], seed=seed,
+        )  # fmt: skip
+        valid = VALIDATIONS[validation](read, loader)
+        saver = LoaderCheckpoint(loader, tmp_path / name, save_freq)
+        report = train(model, loader, valid, epochs=5, callbacks=callbacks, checkpoint=saver)
+        return report.history, model.get_weights()
+
+    whole, weights = run("whole")
+    with contextlib.suppress(KeyboardInterrupt):
+        run("killed", crash())
+    resumed, after = run("killed", seed=99)  # a loader without a seed has another one each time
+    for name, values in resumed.items():
+        np.testing.assert_allclose(values, whole[name][-len(values) :], rtol=1e-6, err_msg=name)
+    assert_same(after, weights)
+
+
 def test_weights_that_are_swapped_after_an_epoch_are_refused(noise, tmp_path):
     optimizer = keras.optimizers.Adam(0.05, use_ema=True)
     swaps = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)]

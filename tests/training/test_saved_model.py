@@ -1,5 +1,9 @@
 import errno
 import os
+import signal
+import subprocess
+import sys
+import threading
 
 import keras
 import numpy as np
@@ -145,6 +149,59 @@ def test_the_model_is_not_changed(tmp_path, model, rows, batches, predict):
 def test_it_is_readable_by_another_user(tmp_path, model):
     save_model(model, tmp_path / "deep" / "saved")
     assert (tmp_path / "deep" / "saved").stat().st_mode & 0o555 == 0o555
+
+
+# The layer calls a function when its model is saved.
+CALLS = """
+import keras
+
+class Called(keras.layers.Layer):
+    function = None
+
+    def call(self, inputs):
+        if self.function is not None:
+            self.function()
+        return inputs
+
+def calls(function):
+    price = keras.Input((1,), name="price")
+    called = Called()
+    model = keras.Model({"price": price}, called(price))
+    called.function = function
+    return model
+"""
+
+
+def test_what_a_kill_left_is_removed_by_the_next_save(tmp_path, model):
+    saving = (
+        "import os, signal, sys\nfrom training import save_model\n"
+        "save_model(calls(lambda: os.kill(os.getpid(), signal.SIGKILL)), sys.argv[1])"
+    )
+    command = [sys.executable, "-c", CALLS + saving, tmp_path / "saved"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".saved.")
+    (tmp_path / ".saved.own").mkdir()
+    save_model(model, tmp_path / "saved")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".saved.own", "saved"]
+
+
+def test_a_save_leaves_another_that_is_under_way_alone(tmp_path, model):
+    found: dict[str, object] = {}
+    exec(CALLS, found)  # noqa: S102
+    listings = []
+
+    def save():
+        listings.append(set(tmp_path.iterdir()))
+        other = threading.Thread(target=save_model, args=(model, tmp_path / "saved"))
+        other.start()
+        other.join()
+        listings.append(set(tmp_path.iterdir()))
+
+    with pytest.raises(TrainingError, match=r"able to write .*saved\. Received: .*not empty"):
+        save_model(found["calls"](save), tmp_path / "saved")
+    assert listings[-1] == {*listings[-2], tmp_path / "saved"}
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
 def test_a_path_that_exists_is_refused(tmp_path, model):

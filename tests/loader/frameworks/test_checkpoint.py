@@ -208,7 +208,7 @@ SPOILT = {
     "a list": lambda _: b"[]",
     "no sum": lambda _: b'{"format": 2, "epoch": 0, "loader": {}}',
     "another epoch": lambda content: content.replace(b'"epoch": 1', b'"epoch": 3', 1),
-    "a newer format": edited(format=10),
+    "a newer format": edited(format=11),
     "more": edited(more=1),
     "weights outside": edited(weights="../0123456789abcdef.weights.h5"),
     "best weights outside": edited(best={"0": {"weights": "../0123456789abcdef.weights.h5"}}),
