@@ -46,7 +46,7 @@ from exporter.repository.publish import (
 )
 from exporter.repository.staging import staging
 from exporter.repository.verify import unchanged
-from exporter.repository.versions import collect
+from exporter.repository.versions import collect, complete_rollback
 from exporter.runtimes.registry import runtime_of
 from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
@@ -262,7 +262,9 @@ def _export(
     models = [spec.name for spec in plan.models]
     at_work("write the models")
     writers = _runtime_of(plan.pipeline).prepare(taken, plan.pipeline)
-    with changing(repository, name):
+    with changing(repository, name) as alone:
+        if alone:
+            complete_rollback(repository, name)
         if version is None:
             plan = _with_version(plan, next_version(repository, name))
         expect_free(repository, models, plan.published.version)

@@ -84,7 +84,7 @@ def predict_to_parquet(
         source = Source.of(data, storage_options=storage_options, known=known)
         source = _selected(source, keep, inputs)
         shown = showing("predict", source.row_count(), progress=progress)
-        with source.errors("The rows cannot be read"), shown:
+        with shown:
             try:
                 return _written(client, source, keep, sink)
             except VersionsError:
@@ -147,4 +147,4 @@ def _answers(
     whole = in_order(
         lambda piece: list(answer(piece)), source.pieces(ROWS_OF_A_PART), PARTS_AT_ONCE
     )
-    return chain.from_iterable(whole)
+    return source.checked("The rows cannot be read", chain.from_iterable(whole))

@@ -31,7 +31,12 @@ def cannot_write(what: object, reason: object) -> str:
         'Expected to be able to write parquet to train. Received: No space left on device. Check the \
 free space and the permissions of the disk.'
     """
-    remedy = "Name a file in it." if isinstance(reason, IsADirectoryError) else CHECK_DISK
+    if isinstance(reason, IsADirectoryError):
+        remedy = "Name a file in it."
+    elif isinstance(reason, FileExistsError | NotADirectoryError):
+        remedy = "A file is there, or a link that leads nowhere: remove it, or name another place."
+    else:
+        remedy = CHECK_DISK
     return f"Expected to be able to write {what}. Received: {reason}. {remedy}"
 
 

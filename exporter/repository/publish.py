@@ -134,19 +134,33 @@ def publish(stage: Path, repository: Path, models: Sequence[str], version: int) 
     Raises:
         OSError: an error of the file system; the repository is unchanged.
     """
-    moves = _moves(stage, repository, models, version)
-    _write_journal(stage, repository, models[-1], moves)
+    move(stage, repository, models[-1], _moves(stage, repository, models, version))
+
+
+def move(stage: Path, repository: Path, published: str, moves: Sequence[str]) -> None:
+    """Move files and folders from a staging folder into the repository.
+
+    Args:
+        stage: the staging folder.
+        repository: the model repository.
+        published: the model that clients use.
+        moves: relative paths in order; the last one is the published model's config.
+
+    Raises:
+        OSError: an error of the file system; the repository is unchanged.
+    """
+    _write_journal(stage, repository, published, moves)
     for path in stage.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
     sync_tree(stage)
     sync(stage.parent)
     try:
-        for move in moves:
-            if not (repository / move).parent.exists():
-                (repository / move).parent.mkdir()
-                shutil.copymode((stage / move).parent, (repository / move).parent)
-            (stage / move).replace(repository / move)
-            sync((repository / move).parent)
+        for moved in moves:
+            if not (repository / moved).parent.exists():
+                (repository / moved).parent.mkdir()
+                shutil.copymode((stage / moved).parent, (repository / moved).parent)
+            (stage / moved).replace(repository / moved)
+            sync((repository / moved).parent)
         (stage / JOURNAL).unlink()
     except BaseException:
         _roll_back(stage, repository)
@@ -224,13 +238,13 @@ def _is_after(config: Path, stage: Path) -> bool:
 
 def _roll_back(stage: Path, repository: Path) -> None:
     """Remove the moved files, in reverse order; can be repeated."""
-    for move in reversed(json.loads((stage / JOURNAL).read_text())):
-        path = repository / move
+    for moved in reversed(json.loads((stage / JOURNAL).read_text())):
+        path = repository / moved
         if path.name == CONFIG and (stage / BEFORE).exists():
             (stage / BEFORE).replace(path)
         elif path.name == CONFIG and path.exists() and not _is_after(path, stage):
             pass  # restored already
-        elif path.exists() and not (stage / move).exists():
+        elif path.exists() and not (stage / moved).exists():
             remove(path, stage)
         if path.parent.name == WARM_UP:
             remove_if_empty(path.parent)

@@ -21,9 +21,10 @@ JOURNAL = ".journal.json"
 def write_errors(repository: Path) -> Iterator[None]:
     """Turn errors of the file system into an `ExportError` that names the repository."""
     try:
-        if repository.exists() and not repository.is_dir():
+        if os.path.lexists(repository) and not repository.is_dir():
+            kind = "the file" if repository.exists() else "a link that leads nowhere,"
             raise ExportError(
-                f"Expected a folder as the model repository. Received: the file {repository}."
+                f"Expected a folder as the model repository. Received: {kind} {repository}."
             )
         yield
     except OSError as error:

@@ -15,10 +15,16 @@ from exporter.repository.manifest import (
     read_manifest,
     versions_of,
 )
-from exporter.repository.publish import changing, expect_published, published_version, remove
+from exporter.repository.publish import (
+    changing,
+    expect_published,
+    move,
+    published_version,
+    remove,
+)
 from exporter.repository.staging import leftovers, staging
 from exporter.repository.verify import verify_version
-from workflow.files.durable import replacing, sync
+from workflow.files.durable import sync
 from workflow.files.repository import CONFIG, WARM_UP, expect_repository
 
 
@@ -31,7 +37,8 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
     Args:
         repository: the model repository.
         name: the model that clients use.
-        version: the version; by default the previously published one.
+        version: the version; by default the previously published one, or after a rollback that was
+            interrupted the one that it published.
 
     Returns:
         The version.
@@ -47,10 +54,11 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
     # Before the lock, which makes a missing folder.
     expect_repository(root, ExportError)
     with changing(root, name):
-        current = expect_published(root, name)
-        if version is None:
+        current, known = expect_published(root, name), versions_of(root, name)
+        if version is None and known and known[-1] > current:
+            version = current
+        elif version is None:
             version = read_manifest(root, name, current).previous
-        known = versions_of(root, name)
         if version not in known:
             raise ExportError(
                 f"Expected a version of {name} to go back to, of {known}. Received: "
@@ -59,15 +67,16 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
                 "ServingOptions(keep_versions=5)."
             )
         verify_version(root, version, read_manifest(root, name, version))
-        folder = root / name
-        with replacing(folder / CONFIG) as config:
-            shutil.copy(folder / str(version) / CONFIG, config)  # with its permissions
+        with staging(root, name) as stage:
+            (stage / name).mkdir()
+            shutil.copyfile(root / name / str(version) / CONFIG, stage / name / CONFIG)
+            move(stage, root, name, [f"{name}/{CONFIG}"])
         collect(root, name, keep=len(known))
     return version
 
 
 def recover_repository(repository: str | os.PathLike[str], name: str) -> int | None:
-    """Remove the remains of killed exports of an ensemble, and return the published version.
+    """Remove the remains of killed exports and rollbacks of an ensemble; returns the published version.
 
     Raises:
         ExportError: the repository has nothing of that name, or is missing, cannot be written or cannot
@@ -84,7 +93,22 @@ def recover_repository(repository: str | os.PathLike[str], name: str) -> int | N
                 f"Expected a file system that can lock {root}, since an export may be running. "
                 "Received: one that cannot. Recover it where it can, as on the disk's own machine."
             )
+        complete_rollback(root, name)
         return published_version(root, name)
+
+
+def complete_rollback(repository: Path, name: str) -> None:
+    """Remove versions after the published one, which a rollback that was interrupted left.
+
+    The repository is locked, and without remains of exports.
+    """
+    try:
+        published = published_version(repository, name)
+    except ExportError:  # another kind of model, which `expect_free` refuses
+        return
+    known = versions_of(repository, name)
+    if published is not None and known and known[-1] > published:
+        collect(repository, name, keep=len(known))
 
 
 def collect(repository: Path, name: str, keep: int) -> None:

@@ -7,7 +7,7 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -53,10 +53,17 @@ class Scrape:
     Attributes:
         samples: the samples by the name of the metric.
         time: seconds of `time.monotonic`.
+        silent: servers that did not answer, as `HOST:PORT`, whose samples are earlier ones.
     """
 
     samples: Mapping[str, list[Sample]]
     time: float = field(default_factory=time.monotonic)
+    silent: Sequence[str] = ()
+
+    def is_silent(self, labels: Mapping[str, str]) -> bool:
+        """Whether samples with these labels are of a server that did not answer."""
+        # A single address is not among the labels.
+        return bool(self.silent) and labels.get("instance", self.silent[0]) in self.silent
 
     @cached_property
     def _exact(self) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -77,7 +84,7 @@ class Scrape:
         return sum(sample.value for sample in found) if found else None
 
 
-def scrape(urls: Iterable[str], timeout: float = 10.0) -> Scrape:
+def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = None) -> Scrape:
     """Read the metrics of one or several addresses.
 
     Samples of several addresses have the label `instance`, as Prometheus gives it, since servers of one
@@ -86,9 +93,10 @@ def scrape(urls: Iterable[str], timeout: float = 10.0) -> Scrape:
     Args:
         urls: such as "http://127.0.0.1:8002/metrics"; without a path `/metrics` is added.
         timeout: seconds for each of them.
+        last: earlier metrics of the same addresses, which stay those of a server that does not answer.
 
     Raises:
-        ServerUnavailableError: an address does not answer with metrics.
+        ServerUnavailableError: an address does not answer with metrics, and `last` is None.
 
     Example:
         >>> scrape(["http://127.0.0.1:8002"]).value("nv_inference_count")  # doctest: +SKIP
@@ -96,12 +104,20 @@ def scrape(urls: Iterable[str], timeout: float = 10.0) -> Scrape:
     """
     addresses = [*dict.fromkeys(map(_with_path, urls))]
     samples: dict[str, list[Sample]] = {}
+    silent = []
     for address in addresses:
         labels = {"instance": _instance(address)} if len(addresses) > 1 else {}
-        for name, own in _read(address, timeout).items():
+        try:
+            found = _read(address, timeout)
+        except ServerUnavailableError:
+            if last is None:
+                raise
+            found = {name: last.find(name, **labels) for name in last.samples}
+            silent.append(_instance(address))
+        for name, own in found.items():
             named = [replace(sample, labels={**sample.labels, **labels}) for sample in own]
             samples.setdefault(name, []).extend(named)
-    return Scrape(samples)
+    return Scrape(samples, silent=silent)
 
 
 def _instance(address: str) -> str:

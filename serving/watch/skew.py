@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.watch.metrics import Scrape, model_of
 from triton_models.preprocess.input_metrics import COUNTERS, GAUGES
@@ -89,7 +89,7 @@ def without(scrape: Scrape, models: Collection[str]) -> Scrape:
         name: [s for s in own if name not in _COUNTED or model_of(s.labels) not in models]
         for name, own in scrape.samples.items()
     }
-    return Scrape(kept, scrape.time)
+    return replace(scrape, samples=kept)
 
 
 @dataclass(frozen=True)

@@ -41,13 +41,14 @@ class SkewHistory:
 
     Args:
         source: an address of metrics, such as `TritonServer.metrics_url`; several of them; or a
-            `SkewMonitor`. It is read at once, and again by each `look`.
+            `SkewMonitor`. It is read at once, and again by each `look`. A server that does not answer
+            a look, as during a restart, keeps its figures, and is named.
         window: minutes after which a look is forgotten. After a restart of the server the rows count
             that it has answered since.
 
     Raises:
         ClientError: `window` is not positive, or an address is not one of http.
-        ServerUnavailableError: an address does not answer with metrics; `look` raises it too.
+        ServerUnavailableError: an address does not answer with metrics.
 
     Example:
         >>> history = SkewHistory(server.metrics_url)  # doctest: +SKIP
@@ -67,14 +68,16 @@ class SkewHistory:
         self._looks = deque([_Look(self._read(), {})])
         self._start = self._looks[0].metrics.time
 
-    def _read(self) -> Scrape:
+    def _read(self, last: Scrape | None = None) -> Scrape:
         if isinstance(self._source, SkewMonitor):
             return parse(self._source.exposition())
-        return scrape((self._source,) if isinstance(self._source, str) else self._source)
+        urls = (self._source,) if isinstance(self._source, str) else self._source
+        return scrape(urls, last=last)
 
     def look(self) -> None:
         """Read the metrics now."""
-        now, last = self._read(), self._looks[-1].metrics
+        last = self._looks[-1].metrics
+        now = self._read(last)
         recent = {_key(skew): skew for skew in skews(now, last)}
         if gone := restarted(now, last):
             # What an earlier server counted is not a part of the present one's counts.
@@ -135,9 +138,11 @@ class SkewHistory:
         found = self.skews()
         minutes = (self._looks[-1].metrics.time - self._looks[0].metrics.time) / 60
         deviating = [f"{s.column} ({FIGURES[s.figure]})" for s in found if s.deviates]
+        silent = ", ".join(self._looks[-1].metrics.silent)
         return (
             f"{len(self._looks)} looks in {minutes:.1f} minutes, {len(found)} figures, "
             f"deviating: {', '.join(deviating) or 'none'}"
+            f"{f', not answering: {silent}' if silent else ''}"
         )
 
     def _charts(self, columns: Sequence[str]) -> tuple[list[str], int]:

@@ -44,12 +44,14 @@ class View:
         return skews(self.now, self.start)
 
     def models(self) -> Table:
-        """A row for each version of each model, on each server."""
+        """A row for each version of each model on each server, and for each server without an answer."""
         unit = "/s" if self.before else ""
         titles = (f"requests{unit}", f"failed{unit}", "p50 ms", "p99 ms", "queue p99", "waiting")
         table = _table(("model",), titles)
         for sample in self.now.find(SUCCESS):
             model = dict(sample.labels)
+            if self.now.is_silent(model):
+                continue
             pending = self.now.value(PENDING, **model)
             table.add_row(
                 Text(model_of(model)),
@@ -60,6 +62,9 @@ class View:
                 self._quantile(QUEUE, model, "0.99"),
                 "-" if pending is None else f"{pending:,.0f}",
             )
+        for server in self.now.silent:
+            rest = ["-"] * (len(titles) - 1)
+            table.add_row(Text(server), "no answer", *rest, style="bold red")
         return table
 
     def inputs(self) -> Table:
@@ -82,6 +87,8 @@ class View:
         now = self.now.value(name, **labels) or 0.0
         if self.before is None:
             return f"{now:,.0f}"
+        if self.before.is_silent(labels):  # Its requests are those of a longer time.
+            return "-"
         then = self.before.value(name, **labels) or 0.0
         if then > now:  # After a restart of the server the counters begin at 0.
             then = 0.0

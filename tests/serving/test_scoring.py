@@ -84,6 +84,19 @@ def test_a_late_row_that_is_refused_leaves_nothing(client, tmp_path):
     assert not [*tmp_path.glob("out/*")]
 
 
+def test_data_that_cannot_be_compared_at_the_end_leaves_nothing(client, link, tmp_path):
+    """That it has not changed meanwhile, by a second list of it."""
+    for number in range(3):
+        link.put(f"raw/{number}.parquet", FRAME)
+    lists = iter([None])
+    link.fault = lambda text: next(lists, "fail") if "list-type" in text else None
+    options = {**link.options, "max_retries": 0}
+    with pytest.raises(ClientError, match=r"/raw cannot be read"):
+        predict_to_parquet(client, f"{link.url}/raw", tmp_path / "out", storage_options=options)
+    assert link.count("list-type") == 2
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_data_is_not_overwritten(client, data, tmp_path):
     with pytest.raises(ClientError, match="outside of the data"):
         predict_to_parquet(client, str(data), data / "scores")

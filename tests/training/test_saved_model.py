@@ -214,7 +214,7 @@ def test_a_path_that_exists_is_refused(tmp_path, model):
 def test_a_path_that_cannot_be_written_is_refused(tmp_path, model):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        TrainingError, match=r"able to write .*saved\. Received: .*File exists: .*file"
+        TrainingError, match=r"able to write .*saved\. Received: .*File exists: .*file.*remove it"
     ):
         save_model(model, tmp_path / "file" / "saved")
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -24,6 +24,8 @@ from .object_stores import Objects, expect_local, is_url
 from .objects import AnyPath, ObjectPath, fetch_ends
 from .parquet import ParquetTable, data_errors
 from .parquet_file import FooterSchemas, ParquetFile
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,14 @@ class Source:
             [2, 1]
         """
         return frame_pieces(self.frame, rows) if self.files is None else self.files.pieces(rows)
+
+    def checked(self, what: str, rows: Iterable[T]) -> Iterator[T]:
+        """The same rows, read with `errors`, whose check comes after the last one.
+
+        So a writer that takes them all before it publishes does not publish changed data.
+        """
+        with self.errors(what):
+            yield from rows
 
     def errors(self, what: str) -> AbstractContextManager[None]:
         """Turn errors of reading the data into ours, as `data_errors` does."""

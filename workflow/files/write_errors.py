@@ -33,6 +33,6 @@ space left on device. Check the free space and the permissions of the disk.
         yield
     except (OSError, pl.exceptions.PolarsError, pa.ArrowException) as error:
         # Polars says that the parquet is invalid, and then why.
-        raise WorkflowError(
-            cannot_write(what, first_line(error).rpartition("IO error: ")[2])
-        ) from error
+        text = first_line(error).rpartition("IO error: ")[2]
+        of_system = isinstance(error, OSError) and error.errno is not None
+        raise WorkflowError(cannot_write(what, error if of_system else text)) from error

@@ -83,10 +83,11 @@ def write_outputs(
             return _write_on_cluster(graph, sink, source, engine, client)
     pieces = _pieces_on_gpu(graph, sink, source, engine)
     frames = _frames(graph, source, engine) if pieces is None else iter(())
-    with source.errors("The data cannot be transformed"):
-        if pieces is not None:
-            return sink.write_on_gpu(pieces, graph.output_schema)
+    if pieces is None:
+        frames = source.checked("The data cannot be transformed", frames)
         return sink.write(frames, graph.output_schema)
+    with source.errors("The data cannot be transformed"):
+        return sink.write_on_gpu(pieces, graph.output_schema)
 
 
 def _write_on_cluster(

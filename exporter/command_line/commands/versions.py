@@ -49,7 +49,7 @@ def rollback(
 
 
 def recover(name: Name, repository: Repository = Path("models"), as_json: Json = False) -> None:
-    """Remove the remains of a killed export.
+    """Remove the remains of a killed export or rollback.
 
     Example: `ensemble recover movielens --repository models`
     """

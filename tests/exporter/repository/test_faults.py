@@ -13,7 +13,8 @@ import pytest
 from faults import CRASHED, DONE, MODEL, REFUSED, in_child, pinned, strangers, strike_at
 from small_export import rows, tree
 
-from exporter import verify
+from exporter import ServingOptions, rollback, verify
+from exporter.repository.versions import recover_repository
 from workflow import Workflow
 
 # More than any export of these tests makes; a walk through the steps ends where none is struck.
@@ -167,6 +168,118 @@ def test_any_call_that_fails_leaves_the_repository_as_it_was(export, repository,
             assert "Expected to be able to write to" in words
             assert (tree(repository) if repository.exists() else None) == before
         clean_up_after(repository)
+        tally()
+
+
+@pytest.fixture
+def three(export, files_only, tmp_path):  # noqa: ARG001 - it changes the export
+    """A repository of three versions, whose published one is 3, and its files with one version fewer."""
+    folder, trees = tmp_path / "place" / "models", []
+    folder.parent.mkdir()
+    for version in (1, 2, 3):
+        export(path=folder, version=version, serving=ServingOptions(keep_versions=3))
+        trees.append(tree(folder))
+    return folder, *trees[1:]
+
+
+def each_rollback(repository, fault):
+    """Roll back once for each step, with the fault there; gives what came of each."""
+    original = shutil.copytree(repository, repository.parent.with_name("before"))
+    for step in range(1, MOST_STEPS):
+        shutil.rmtree(repository.parent)
+        shutil.copytree(original, repository)
+
+        struck = os.pipe()
+
+        def strike(writer=struck[1]):
+            os.write(writer, b"!")
+            fault()
+
+        def action(step=step, strike=strike):
+            strike_at(step, str(repository.parent), strike)
+            rollback(repository, "movies")
+
+        outcome = in_child(action)
+        os.close(struck[1])
+        with os.fdopen(struck[0], "rb") as pipe:
+            if not pipe.read():
+                assert outcome[0] == DONE, outcome[1]
+                break
+        yield outcome
+
+
+@pytest.mark.parametrize("fault", [faults.kill, faults.interrupt])
+def test_a_rollback_that_is_interrupted_at_any_step_is_completed_by_the_next_one(fault, three):
+    repository, after, _ = three
+    seen = set()
+    for status, words in each_rollback(repository, fault):
+        assert status in (-signal.SIGKILL, CRASHED), words
+        seen.add((pinned(repository), (repository / "movies" / "3").exists()))
+        if (repository / "movies" / "3").exists():
+            assert rollback(repository, "movies") == 2
+        # Otherwise all was done, and what was removed lies beside the repository.
+        assert recover_repository(repository, "movies") == 2
+        assert tree(repository) == after
+        assert strangers(repository) == set()
+    assert seen == {(3, True), (2, True), (2, False)}
+
+
+@pytest.mark.parametrize("settle", ["export", "recover"])
+def test_what_an_interrupted_rollback_left_is_removed(settle, three, export):
+    repository, after, _ = three
+    left = []
+    for _ in each_rollback(repository, faults.kill):
+        if pinned(repository) == 2 and (repository / "movies" / "3").exists():
+            left.append(shutil.copytree(repository.parent, repository.parent.with_name("left")))
+            break
+    assert left
+    if settle == "recover":
+        assert recover_repository(repository, "movies") == 2
+        assert tree(repository) == after
+        return
+    assert in_child(lambda: export(path=repository, version=3))[0] == DONE
+    assert pinned(repository) == 3
+    assert verify(repository, "movies")
+
+
+def test_a_rollback_that_fails_at_any_step_leaves_the_repository_as_it_was(three):
+    repository, _, before = three
+    failed = 0
+    for status, words in each_rollback(repository, faults.fail):
+        if status == DONE or "Older versions of movies could not be removed" in words:
+            assert pinned(repository) == 2
+            continue
+        assert status == REFUSED, words
+        assert "Nothing was published" in words
+        assert tree(repository) == before
+        failed += 1
+    assert failed > 3
+
+
+@pytest.mark.faults
+def test_any_call_of_a_rollback_that_fails_leaves_the_repository_as_it_was(three, tally):
+    repository, after, before = three
+    original = shutil.copytree(repository, repository.parent.with_name("before"))
+    for call in at_calls.each():
+        shutil.rmtree(repository.parent)
+        shutil.copytree(original, repository)
+
+        def action(call=call):
+            at_calls.arm(call, errno.EIO)
+            try:
+                rollback(repository, "movies")
+            except UserWarning:  # what could not be removed
+                assert at_calls.struck(call)
+            os._exit(DONE if at_calls.struck(call) else CRASHED)
+
+        status, words = in_child(action)
+        if status == CRASHED:
+            break
+        assert pinned(repository) == (2 if status == DONE else 3), words
+        if status == REFUSED:
+            assert tree(repository) == before
+        assert rollback(repository, "movies", 2) == 2
+        assert tree(repository) == after
         tally()
 
 

@@ -52,6 +52,12 @@ def test_a_file_is_no_repository(export, tmp_path):
     assert (tmp_path / "models").read_text() == "years of work"
 
 
+def test_a_link_that_leads_nowhere_is_no_repository(export, tmp_path):
+    (tmp_path / "models").symlink_to(tmp_path / "unmounted")
+    with pytest.raises(ExportError, match=r"Received: a link that leads nowhere, .*models\.$"):
+        export(path=tmp_path / "models")
+
+
 @pytest.mark.usefixtures("files_only")
 def test_where_nothing_can_lie_beside_the_repository_the_export_is_prepared_inside(export, folder):
     repository = folder / "inner" / "models"

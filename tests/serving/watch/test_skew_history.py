@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from exporter.command_line.app import make_app
 from serving import ClientError, ColumnError, SkewHistory, SkewMonitor
 from serving.contract import Contract
+from serving.watch.metrics import Sample, Scrape
+from serving.watch.view import SUCCESS, View
 from workflow import Workflow, ops
 from workflow.wire.format import WireColumn
 
@@ -157,6 +159,67 @@ def test_a_restart_of_one_server_leaves_the_counts_of_another(monitor, started_a
     }
     ports = [address.split(":")[2].split("/")[0] for address in (url, kept)]
     assert [found[port] for port in ports] == pytest.approx([0.3, 0.2])
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_server_that_is_down_is_named_and_looked_at_again(monitor, alone):
+    other = new_monitor()
+    other.add(rows(100))
+    monitor.add(rows(100))
+    with other.serving() as kept:
+        with monitor.serving() as url:
+            address = url.removeprefix("http://").removesuffix("/metrics")
+            history = SkewHistory(url if alone else [url, kept])
+        port = int(address.split(":")[1])
+        for _ in range(2):
+            other.add(rows(300))
+            history.look()
+            assert repr(history).endswith(f"not answering: {address})")
+        # It was out of reach, and did not end: the rows of the time before count once.
+        monitor.add(rows(400))
+        with monitor.serving(port):
+            history.look()
+    assert "not answering" not in repr(history)
+    found = {
+        s.model: s.served for s in history.skews() if (s.column, s.figure) == ("price", "nulls")
+    }
+    models = ["shop client"] if alone else [f"shop client {address}", f"shop client {kept[7:-8]}"]
+    assert found == pytest.approx(dict(zip(models, [0.4, 0.3], strict=False)))
+
+
+def table(*servers):
+    """The rows of `View.models` for two looks, ten seconds apart, as texts."""
+    view = View(servers[1], servers[0])
+    return [[str(cell) for cell in column.cells] for column in view.models().columns[:2]]
+
+
+def requests(count, time, silent=()):
+    samples = [
+        Sample(SUCCESS, {"model": "m", "version": "1", "instance": name}, count) for name in "ab"
+    ]
+    return Scrape({SUCCESS: samples}, time, silent)
+
+
+def test_a_server_that_does_not_answer_has_a_row_without_numbers():
+    down, up = requests(100, 10.0, ["b"]), requests(300, 20.0)
+    assert table(requests(0, 0.0), down) == [["m 1 a", "b"], ["10.0", "no answer"]]
+    # The requests of b are those of all the time since it answered last.
+    assert table(down, up) == [["m 1 a", "m 1 b"], ["20.0", "-"]]
+
+
+def test_the_command_goes_on_while_a_server_is_down(monitor):
+    command = [sys.executable, "-u", "-m", "exporter", "watch", "--interval", "0.5"]
+    with new_monitor().serving() as kept:
+        with monitor.serving() as url:
+            watch = subprocess.Popen(
+                [*command, url, kept], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            watch.stdout.readline()
+        shown = next((line for line in watch.stdout if "no answer" in line), "")
+        watch.send_signal(signal.SIGINT)
+        watch.communicate(timeout=60)
+    assert url[7:-8].startswith(shown.split()[0])  # the column folds the rest
+    assert watch.returncode == 130
 
 
 def test_nothing_is_drawn_before_a_row_was_counted(monitor):

@@ -636,3 +636,20 @@ def test_tables_of_operators_are_read_with_options_of_their_own(link, tmp_path):
     files = [path for path in (tmp_path / "saved").rglob("*") if path.is_file()]
     assert files
     assert not any(b"aws_secret" in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_data_that_cannot_be_compared_at_the_end_leaves_no_files(link, tmp_path, shuffle):
+    """That it has not changed meanwhile, by a second list of it."""
+    rows = pl.DataFrame({"user": range(100)})
+    for number in range(3):
+        link.put(f"many/{number}.parquet", rows)
+    lists = iter([None])
+    link.fault = lambda text: next(lists, "fail") if "list-type" in text else None
+    options = {**link.options, "max_retries": 0}
+    with pytest.raises(WorkflowError, match="/many cannot be read"):
+        Workflow(["user"]).transform_to_parquet(
+            f"{link.url}/many", tmp_path / "out", shuffle=shuffle, storage_options=options
+        )
+    assert link.count("list-type") == 2
+    assert not (tmp_path / "out").exists()

@@ -64,9 +64,16 @@ def test_a_full_disk_names_the_folder_and_not_the_data(
 
 def test_a_file_in_the_place_of_a_parent_is_reported(workflow, rows, tmp_path):
     (tmp_path / "file").write_text("")
-    message = rf"write parquet to {tmp_path}/file/out\. Received: .*Not a directory: .*file/out"
+    message = rf"write parquet to {tmp_path}/file/out\. Received: .*Not a directory: .*file/out.*remove it"
     with pytest.raises(WorkflowError, match=message):
         workflow.transform_to_parquet(rows, tmp_path / "file" / "out")
+
+
+def test_a_link_that_leads_nowhere_is_reported(workflow, rows, tmp_path):
+    (tmp_path / "out").symlink_to(tmp_path / "unmounted" / "out")
+    with pytest.raises(WorkflowError, match=r"File exists: .*out'\. .*a link that leads nowhere"):
+        workflow.transform_to_parquet(rows, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_the_order_is_a_function_of_the_seed(workflow, rows, tmp_path):
