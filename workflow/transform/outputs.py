@@ -15,12 +15,14 @@ from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.fit.cluster import expect_shared
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.input_schema import held_to
-from workflow.progress.stage import expect_total
+from workflow.progress.stage import at_work, expect_total
 
 from .cluster import Work, write_on_cluster
 from .narrowed_outputs import expect_narrowed
 from .parquet_sink import ParquetSink
 from .pieces_in_order import rows_at_once, transform_on_gpu, transform_pieces, transform_stream
+
+_FAILED = "The data cannot be transformed"
 
 
 def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFrame:
@@ -36,7 +38,7 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
     """
     rows = graph.made[graph.nodes[-1]].rows
     own, _ = _columns(graph, source)
-    with own.errors("The data cannot be transformed"):
+    with own.errors(_FAILED):
         return rows.select(own.sound().frame, graph.steps, engine)
 
 
@@ -82,12 +84,22 @@ def write_outputs(
         if _is_row_by_row(graph):
             return _write_on_cluster(graph, sink, source, engine, client)
     pieces = _pieces_on_gpu(graph, sink, source, engine)
-    frames = _frames(graph, source, engine) if pieces is None else iter(())
-    if pieces is None:
-        frames = source.checked("The data cannot be transformed", frames)
-        return sink.write(frames, graph.output_schema)
-    with source.errors("The data cannot be transformed"):
-        return sink.write_on_gpu(pieces, graph.output_schema)
+    if pieces is not None:
+        return _write_on_gpu(graph, sink, source, pieces)
+    return sink.write(source.checked(_FAILED, _frames(graph, source, engine)), graph.output_schema)
+
+
+def _write_on_gpu(
+    graph: FittedGraph,
+    sink: ParquetSink,
+    source: Source,
+    pieces: Iterator[Callable[[Gpu], RowsOnGpu]],
+) -> list[Path]:
+    def write(scratch: Path) -> list[Path]:
+        with source.errors(_FAILED):
+            return sink.write_pieces(pieces, scratch)
+
+    return sink.write_with(write, graph.output_schema)
 
 
 def _write_on_cluster(
@@ -97,10 +109,11 @@ def _write_on_cluster(
     work = Work(graph.program, expect_shared(own, client), as_fitted)
 
     def write(scratch: Path) -> list[Path]:
-        return write_on_cluster(work, sink, scratch, engine, client)
+        at_work("on the cluster")
+        with own.errors(_FAILED):
+            return write_on_cluster(work, sink, scratch, engine, client)
 
-    with own.errors("The data cannot be transformed"):
-        return sink.write_with(write, graph.output_schema)
+    return sink.write_with(write, graph.output_schema)
 
 
 def _is_row_by_row(graph: FittedGraph) -> bool:
@@ -129,5 +142,5 @@ def _frames(graph: FittedGraph, source: Source, engine: str) -> Iterator[pl.Data
     can_be_cut = as_fitted if own.files else not own.is_query
     if _is_row_by_row(graph) and can_be_cut:
         return transform_pieces(graph.program, own.pieces(rows_at_once(engine)), engine)
-    with own.errors("The data cannot be transformed"):
+    with own.errors(_FAILED):
         return transform_stream(rows.select(own.sound().frame, graph.steps, engine), engine)

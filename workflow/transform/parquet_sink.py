@@ -20,7 +20,7 @@ from workflow.errors import WorkflowError
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.files.durable import sync
 from workflow.files.write_errors import write_errors
-from workflow.progress.stage import advance, at_work
+from workflow.progress.stage import advance
 from workflow.schema.python_number import make_fields_plain
 from workflow.schema.schema import Schema
 
@@ -101,7 +101,7 @@ class ParquetSink:
             return run.publish(self._write_in_order(_counted(frames), run.scratch), schema)
 
     def write_with(self, write: Callable[[Path], list[Path]], schema: Schema) -> list[Path]:
-        """Write files that a cluster's workers make, in the order of their rows.
+        """Write files that a cluster's workers or a GPU make, in the order of their rows.
 
         Args:
             write: writes files of `rows_per_file` rows into a folder, as `write_frames` does.
@@ -111,7 +111,6 @@ class ParquetSink:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
         with self._run() as run:
-            at_work("on the cluster")
             written = write(run.scratch)
             if self.seed is not None:
                 # The same rows in the same frames as on one machine give the same order.
@@ -170,17 +169,6 @@ class ParquetSink:
                 file.result()
         return paths
 
-    def write_on_gpu(
-        self, pieces: Iterable[Callable[[Gpu], RowsOnGpu]], schema: Schema
-    ) -> list[Path]:
-        """Write at least one piece by `write_pieces`, and publish the files with the rows' schema.
-
-        Raises:
-            WorkflowError: the folder holds parquet already, or another run writes to it.
-        """
-        with self._run() as run:
-            return run.publish(self.write_pieces(pieces, run.scratch), schema)
-
     @contextmanager
     def _run(self) -> Iterator[DatasetRun]:
         with run_into(self.folder) as run:
@@ -190,7 +178,7 @@ class ParquetSink:
 
     @property
     def may_write_on_gpu(self) -> bool:
-        """Whether `write_on_gpu` supports the settings: rows in order, and not zstd.
+        """Whether `write_pieces` supports the settings: rows in order, and not zstd.
 
         cuDF 26.10 encoding zstd in several threads once ended in a launch failure, after which a
         process can no longer use its GPU.
