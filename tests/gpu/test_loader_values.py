@@ -146,6 +146,12 @@ def test_repeated_epochs_are_epochs(make, shuffled):
     assert checksum(batches[len(shuffled) :]) == checksum(shuffled)
 
 
+def test_a_short_batch_that_is_dropped_is_in_no_later_epoch(make):
+    same = make(drop_last=True)
+    batches = list(through_function(make(drop_last=True).repeat(3)))
+    assert_same_batches(batches, [*same, *same, *same])
+
+
 def test_a_checkpoint_of_repeated_epochs_knows_where_they_are(make, shuffled, tmp_path):
     loader, after = make(), make()
     exact = keras.Input((1,), name="exact")
