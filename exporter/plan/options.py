@@ -142,9 +142,7 @@ class ServingOptions(metaclass=OwnNames):
                 raise ExportError(
                     f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
                 )
-        for each in fields(self):
-            if each.type == "bool":
-                _expect_flag(each.name, getattr(self, each.name))
+        _expect_flags({f.name: getattr(self, f.name) for f in fields(self) if f.type == "bool"})
         for smallest, names in _COUNTS.items():
             for name in names:
                 _expect_count(name, getattr(self, name), smallest)
@@ -261,9 +259,10 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
 
 
-def _expect_flag(name: str, given: object) -> None:
-    if not isinstance(given, bool):
-        raise ExportError(f"Expected {name} as True or False. Received: {given!r}.")
+def _expect_flags(flags: Mapping[str, Any]) -> None:
+    for name, given in flags.items():
+        if not isinstance(given, bool):
+            raise ExportError(f"Expected {name} as True or False. Received: {given!r}.")
 
 
 def _expect_memory(gigabytes: Any) -> None:
