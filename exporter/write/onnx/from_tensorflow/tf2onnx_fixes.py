@@ -128,6 +128,22 @@ def _choose(graph: Any, node: Any, condition: str, chosen: list[str]) -> None:
     graph.make_node("Cast", [made.output[0]], outputs=[output], **attributes)
 
 
+def _one_hot(graph: Any, node: Any, name: str, _: Any) -> None:
+    """A mark at the place of each id, none for one outside; ONNX's OneHot counts -1 as the last id."""
+    ids, depth, on, off = node.input
+    axis = node.get_attr_value("axis", -1)
+    beyond = 0 if axis < 0 else graph.get_rank(ids) - axis
+    whole = onnx.TensorProto.INT64
+    zero, one = (_constant(graph, f"{name}/{number}", number, whole) for number in (0, 1))
+    axes = _constant(graph, f"{name}/axis", [axis], whole)
+    shape = _constant(graph, f"{name}/shape", [-1, *[1] * beyond], whole)
+    every = _add(
+        graph, "Reshape", _add(graph, "Range", zero, _cast(graph, depth, whole), one), shape
+    )
+    own = _add(graph, "Unsqueeze", _cast(graph, ids, whole), axes)
+    _choose(graph, node, _add(graph, "Equal", own, every), [on, off])
+
+
 def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
     """1 - erf(x), which the gelu activation needs."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
@@ -177,6 +193,7 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "FloorMod": (_floor_mod, []),
     "Greater": (_compare, []),
     "Less": (_compare, []),
+    "OneHot": (_one_hot, []),
     "SelectV2": (_select, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),
     "TopKV2": (_top_k, []),

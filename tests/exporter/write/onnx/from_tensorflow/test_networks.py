@@ -181,6 +181,20 @@ def sorting_network(dtype):
     return keras.Model({"x": x}, {"largest": largest, "places": places})
 
 
+def marking_network():
+    """Marks of ids, of which some are outside."""
+    x = keras.Input((2,), name="x", dtype="int64")
+    ops = keras.ops
+    outputs = {
+        "last": ops.one_hot(x, 3),
+        "middle": ops.one_hot(x, 3, axis=1),
+        "whole": ops.one_hot(x, 3, dtype="int32"),
+        "truth": ops.cast(ops.one_hot(x, 3, dtype="bool"), "int32"),
+    }
+    flat = {name: ops.reshape(y, (-1, 6)) for name, y in outputs.items()}
+    return keras.Model({"x": x}, flat | {"several": ops.cast(ops.multi_hot(x, 3), "float64")})
+
+
 def comparing_network(dtype):
     """Numbers that float32 does not hold, compared."""
     x = keras.Input((1,), name="x", dtype=dtype)
@@ -233,6 +247,7 @@ FEEDS = {
         lambda: rounding_network("float32"),
         {"x": [[-7.5], [-3.0], [-0.5], [0.0], [0.5], [7.25]]},
     ),
+    "ids marked": (marking_network, {"x": [[0, 2], [-1, 1], [-3, 3], [2, 2]]}),
     "remainders in float32": (
         lambda: remainder_network("float32"),
         {"x": [[-2.1], [-0.3], [0.3], [1.0], [2.1], [16_777_218.0]]},
