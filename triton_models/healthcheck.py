@@ -295,12 +295,12 @@ def end_after(failures: int, *, healthy: bool, state: Path, process: int = 1) ->
     a stopped server could not end.
 
     Args:
-        failures: the number of failures in a row.
+        failures: the number of failures in a row; 0 for never.
         healthy: the result of this check.
         state: a file that keeps the count between checks.
         process: the process to end.
     """
-    if not healthy and not state.exists():
+    if failures < 1 or (not healthy and not state.exists()):
         return
     count = 0 if healthy else int(state.read_text() or 0) + 1
     state.write_text(str(count))
@@ -321,7 +321,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--within", type=float, default=0, help="seconds for all models together; 0 for no limit"
     )
     parser.add_argument(
-        "--restart-after", type=int, metavar="N", help="end process 1 after N failures in a row"
+        "--restart-after",
+        type=int,
+        default=0,
+        metavar="N",
+        help="end process 1 after N failures in a row; 0 for never",
     )
     options = parser.parse_args(arguments)
     try:
@@ -333,9 +337,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         healthy = False
     else:
         healthy = True
-    if options.restart_after is not None:
-        state = Path(tempfile.gettempdir()) / "healthcheck-failures"
-        end_after(options.restart_after, healthy=healthy, state=state)
+    state = Path(tempfile.gettempdir()) / "healthcheck-failures"
+    end_after(options.restart_after, healthy=healthy, state=state)
     return 0 if healthy else 1
 
 

@@ -54,7 +54,14 @@ def _run_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # It may import modules beside it, as when Python runs it.
     sys.path.insert(0, str(path.parent.absolute()))
-    spec.loader.exec_module(module)
+    # Dataclasses look up the module that defines them. Not for longer: pickle would take the file's own
+    # classes for ones that other processes can import.
+    known = sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        if known is module:
+            sys.modules.pop(path.stem, None)
     return module
 
 

@@ -142,7 +142,7 @@ class ServingOptions(metaclass=OwnNames):
                 raise ExportError(
                     f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
                 )
-        _expect_flags(progress=self.progress, other_fit=self.other_fit)
+        _expect_flags({f.name: getattr(self, f.name) for f in fields(self) if f.type == "bool"})
         for smallest, names in _COUNTS.items():
             for name in names:
                 _expect_count(name, getattr(self, name), smallest)
@@ -259,7 +259,7 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
         yield "golden_rows are for the server's warm-up. Leave warm_up=True, or omit them."
 
 
-def _expect_flags(**flags: Any) -> None:
+def _expect_flags(flags: Mapping[str, Any]) -> None:
     for name, given in flags.items():
         if not isinstance(given, bool):
             raise ExportError(f"Expected {name} as True or False. Received: {given!r}.")

@@ -103,3 +103,12 @@ def test_an_unhealthy_server_is_ended_once_it_was_healthy(tmp_path):
         check(False)
         assert process.wait(10) == -15
     assert not state.exists()
+
+
+def test_after_0_failures_no_server_is_ended(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as process:
+        for healthy in (True, False, False, True):
+            end_after(0, healthy=healthy, state=tmp_path / "state", process=process.pid)
+        # A signal of ours would come first, and change the status.
+        process.kill()
+        assert process.wait(10) == -9

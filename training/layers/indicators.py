@@ -36,8 +36,6 @@ def count_ids(
     ids = flat_integers(column, "ids", given[0] if is_pair else given)
     if validate:
         ids = check_range(column, ids, cardinality)
-    # Converted to ONNX, `one_hot` would count -1 as the last id.
-    ids = tf.where(ids < 0, tf.cast(cardinality, ids.dtype), ids)
     marks = tf.one_hot(ids, cardinality, dtype=dtype)
     if not is_pair:
         return marks

@@ -244,6 +244,11 @@ class NearestNetwork:
             )
         dtype = "string" if items.ids.dtype == object else "int64"
         outputs = (TensorSpec("item", dtype, (None, k)), TensorSpec("score", "float32", (None, k)))
+        if self.vector.name in [spec.name for spec in outputs]:
+            raise TrainingError(
+                "Expected a tower whose output has another name than the answers, `item` and `score`. "
+                f"Received: {self.vector.name!r}. Rename the layer that makes it."
+            )
         self.signature = ModelSignature(tower.signature.inputs, outputs)
 
     @cached_property

@@ -257,9 +257,15 @@ def two_outputs():
     return keras.Model({"price": given}, {"a": given, "b": given})
 
 
+def answering_as(name):
+    given = keras.Input((1,), name="price")
+    return keras.Model({"price": given}, keras.layers.Dense(WIDTH, name=name)(given))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"tower": lambda: answering_as("score")}, "another name.*Received: 'score'. Rename"),
         ({"k": ITEMS + 1}, "k from 1 to 300, the number of items. Received: 301"),
         ({"items": "no-such.parquet"}, r"no-such\.parquet"),
         ({"width": WIDTH + 1}, "as wide as the items' vectors, 9. Received: 8"),

@@ -198,8 +198,11 @@ def _watched(
         greatest = np.inf if facts.maximum is None else facts.maximum
         # Rounded as the values are, if the client sends a narrower dtype than the training had.
         dtype = DTYPES[dtypes.get(name, step.type.dtype)].numpy
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            least, greatest = (min(max(end, limits.min), limits.max) for end in (least, greatest))
         with np.errstate(over="ignore"):
-            ends = np.array(least).astype(dtype), np.array(greatest).astype(dtype)
+            ends = np.array(least, dtype), np.array(greatest, dtype)
     missing = 0 if lookup is None else program.steps[lookup].parameters["missing"]
     lane = (0, 0) if lookup is None else lanes.get(lookup, (0, 0))
     return _Watched(name, number, lookup, lane, missing, ends, step.type.is_list)

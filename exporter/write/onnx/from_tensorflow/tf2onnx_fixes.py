@@ -25,18 +25,30 @@ def _add(graph: Any, operator: str, *inputs: str, **attributes: Any) -> str:
     return str(graph.make_node(operator, list(inputs), attr=attributes).output[0])
 
 
+def _constant(graph: Any, name: str, value: Any, dtype: int) -> str:
+    array = np.array(value, onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    return str(graph.make_const(name, array).output[0])
+
+
 def _is_whole(graph: Any, name: str) -> bool:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(name))).kind in "iu"
 
 
-def _floor_mod(graph: Any, node: Any, *_: Any) -> None:
-    """The remainder with the sign of the divisor; tf2onnx's has the sign of the dividend."""
+def _floor_mod(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The remainder with the sign of the divisor; tf2onnx's has the sign of the dividend.
+
+    Not by a quotient rounded down, which for 1 and 0.1 is rounded to 10, where no rest is left.
+    """
     x, y = node.input
     if _is_whole(graph, x):
         _replace(graph, node, "Mod", [x, y])
         return
-    whole = _add(graph, "Mul", _add(graph, "Floor", _add(graph, "Div", x, y)), y)
-    _replace(graph, node, "Sub", [x, whole])
+    zero = _constant(graph, f"{name}/zero", 0, graph.get_dtype(x))
+    rest = _add(graph, "Mod", x, y, fmod=1)
+    differ = _add(graph, "Xor", *(_add(graph, "Less", each, zero) for each in (rest, y)))
+    any_left = _add(graph, "Not", _add(graph, "Equal", rest, zero))
+    sum_ = _add(graph, "Add", rest, y)
+    _choose(graph, node, _add(graph, "And", differ, any_left), [sum_, rest])
 
 
 def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
@@ -60,13 +72,49 @@ def _compare(graph: Any, node: Any, *_: Any) -> None:
     names = [*node.input]
     # Also of int32, which tf2onnx makes int64 where a loop counts.
     if _is_whole(graph, names[0]):
-        names = [_cast(graph, name, onnx.TensorProto.INT64) for name in names]
+        names = [_ranked(graph, name) for name in names]
     _replace(graph, node, node.type, names)
+
+
+def _ranked(graph: Any, name: str) -> str:
+    """Integers as int64 of the same order."""
+    made = _cast(graph, name, onnx.TensorProto.INT64)
+    return _flipped(graph, made) if graph.get_dtype(name) == onnx.TensorProto.UINT64 else made
+
+
+def _flipped(graph: Any, name: str) -> str:
+    """The int64 with the rank of the uint64 of the same bits, and back."""
+    sign = _constant(graph, f"{name}/sign", -(2**63), onnx.TensorProto.INT64)
+    return _add(graph, "Add", name, sign)
+
+
+def _top_k(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The largest values, and their places; tf2onnx ranks all as float32, which has few digits."""
+    (given, count), outputs = node.input, [*node.output]
+    shapes, dtypes = ([of(each) for each in outputs] for of in (graph.get_shape, graph.get_dtype))
+    if _is_whole(graph, given):
+        given = _ranked(graph, given)
+    elif dtypes[0] != onnx.TensorProto.DOUBLE:
+        given = _cast(graph, given, onnx.TensorProto.FLOAT)
+    one = _constant(graph, f"{name}/one", [1], onnx.TensorProto.INT64)
+    count = _add(graph, "Reshape", _cast(graph, count, onnx.TensorProto.INT64), one)
+    graph.remove_node(node.name)
+    largest, places = graph.make_node("TopK", [given, count], output_count=2).output
+    if dtypes[0] == onnx.TensorProto.UINT64:
+        largest = _flipped(graph, largest)
+    for made, output, dtype, shape in zip((largest, places), outputs, dtypes, shapes, strict=True):
+        attributes = {"attr": {"to": dtype}, "dtypes": [dtype], "shapes": [shape]}
+        graph.make_node("Cast", [made], outputs=[output], **attributes)
 
 
 def _select(graph: Any, node: Any, *_: Any) -> None:
     """A choice; tf2onnx multiplies both operands by 0 or 1, so a NaN that is not chosen counts."""
     condition, *chosen = node.input
+    _choose(graph, node, condition, chosen)
+
+
+def _choose(graph: Any, node: Any, condition: str, chosen: list[str]) -> None:
+    """Replace a node by one of two values."""
     output = node.output[0]
     shape, dtype = graph.get_shape(output), graph.get_dtype(output)
     carrier = _CHOSEN_AS.get(dtype, dtype)
@@ -78,6 +126,22 @@ def _select(graph: Any, node: Any, *_: Any) -> None:
     made = graph.make_node("Where", [condition, *chosen], dtypes=[carrier], shapes=[shape])
     attributes = {"attr": {"to": dtype}, "dtypes": [dtype], "shapes": [shape]}
     graph.make_node("Cast", [made.output[0]], outputs=[output], **attributes)
+
+
+def _one_hot(graph: Any, node: Any, name: str, _: Any) -> None:
+    """A mark at the place of each id, none for one outside; ONNX's OneHot counts -1 as the last id."""
+    ids, depth, on, off = node.input
+    axis = node.get_attr_value("axis", -1)
+    beyond = 0 if axis < 0 else graph.get_rank(ids) - axis
+    whole = onnx.TensorProto.INT64
+    zero, one = (_constant(graph, f"{name}/{number}", number, whole) for number in (0, 1))
+    axes = _constant(graph, f"{name}/axis", [axis], whole)
+    shape = _constant(graph, f"{name}/shape", [-1, *[1] * beyond], whole)
+    every = _add(
+        graph, "Reshape", _add(graph, "Range", zero, _cast(graph, depth, whole), one), shape
+    )
+    own = _add(graph, "Unsqueeze", _cast(graph, ids, whole), axes)
+    _choose(graph, node, _add(graph, "Equal", own, every), [on, off])
 
 
 def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
@@ -129,6 +193,8 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "FloorMod": (_floor_mod, []),
     "Greater": (_compare, []),
     "Less": (_compare, []),
+    "OneHot": (_one_hot, []),
     "SelectV2": (_select, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),
+    "TopKV2": (_top_k, []),
 }

@@ -63,3 +63,12 @@ def test_unknown_values_are_counted_where_lookups_are_made_together(rows):
     assert found["values", "a"] == rows
     assert ("unknown", "a") not in found
     assert [found["unknown", name] for name in names[1:]] == [rows] * 5
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "float32"])
+def test_a_range_beyond_the_dtype_that_is_sent_contains_all_its_values(dtype):
+    workflow = Workflow(["id"] >> ops.Normalize()).fit({"id": [-3_000_000_000, 3_000_000_000]})
+    counts = InputCounts(workflow.program, workflow.training_data, dtypes={"id": dtype})
+    sent = np.array([0, 1, 127], dtype)
+    counts.add(NumpyInterpreter(workflow.program).results({"id": Column(sent)}))
+    assert counts.take() == {("rows", ""): 3, ("values", "id"): 3}

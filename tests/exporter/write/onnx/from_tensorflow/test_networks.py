@@ -1,5 +1,7 @@
 """Networks as ONNX models: what is converted answers as Keras does, and the rest is refused."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import onnxruntime
@@ -165,10 +167,39 @@ def rounding_network(dtype):
     return keras.Model({"x": x}, outputs)
 
 
+def remainder_network(dtype):
+    """Remainders of multiples of numbers that no float holds, which are nearly the divisor."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    return keras.Model({"x": x}, {"tenth": x % 0.1, "seventh": x % -0.7, "of_one": 1 % x})
+
+
+def sorting_network(dtype):
+    """The largest of numbers that float32 does not hold, and their places."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    ops = keras.ops
+    largest, places = ops.top_k(ops.concatenate([x - 1, x, x - 2, x], 1), 3)
+    return keras.Model({"x": x}, {"largest": largest, "places": places})
+
+
+def marking_network():
+    """Marks of ids, of which some are outside."""
+    x = keras.Input((2,), name="x", dtype="int64")
+    ops = keras.ops
+    outputs = {
+        "last": ops.one_hot(x, 3),
+        "middle": ops.one_hot(x, 3, axis=1),
+        "whole": ops.one_hot(x, 3, dtype="int32"),
+        "truth": ops.cast(ops.one_hot(x, 3, dtype="bool"), "int32"),
+    }
+    flat = {name: ops.reshape(y, (-1, 6)) for name, y in outputs.items()}
+    return keras.Model({"x": x}, flat | {"several": ops.cast(ops.multi_hot(x, 3), "float64")})
+
+
 def comparing_network(dtype):
     """Numbers that float32 does not hold, compared."""
     x = keras.Input((1,), name="x", dtype=dtype)
     outputs = {"less": x < 2**24 + 1, "greater": x > 2**24}
+    outputs |= {"most": x <= 2**24, "least": x >= 2**24 + 1}
     return keras.Model({"x": x}, {n: keras.ops.cast(y, "int32") for n, y in outputs.items()})
 
 
@@ -196,6 +227,17 @@ FEEDS = {
         lambda: comparing_network("int64"),
         {"x": [[2**24 - 1], [2**24], [2**24 + 1], [2**24 + 2]]},
     ),
+    **{
+        f"{dtype} compared": (
+            partial(comparing_network, dtype),
+            {"x": [[2**24], [2**24 + 1], [np.iinfo(dtype).max]]},
+        )
+        for dtype in ("uint32", "uint64")
+    },
+    "uint64 sorted": (
+        lambda: sorting_network("uint64"),
+        {"x": [[2**24 + 2], [2**63], [2**64 - 1]]},
+    ),
     "choices": (choosing_network, {"x": [[-3.0], [-1.0], [0.0], [1.0], [5.0]]}),
     "whole numbers rounded": (
         lambda: rounding_network("int64"),
@@ -205,6 +247,19 @@ FEEDS = {
         lambda: rounding_network("float32"),
         {"x": [[-7.5], [-3.0], [-0.5], [0.0], [0.5], [7.25]]},
     ),
+    "ids marked": (marking_network, {"x": [[0, 2], [-1, 1], [-3, 3], [2, 2]]}),
+    "remainders in float32": (
+        lambda: remainder_network("float32"),
+        {"x": [[-2.1], [-0.3], [0.3], [1.0], [2.1], [16_777_218.0]]},
+    ),
+    "remainders in float64": (
+        lambda: remainder_network("float64"),
+        {"x": [[-2.1], [-0.3], [0.3], [1.0], [2.1], [16_777_218.0]]},
+    ),
+    "int32 sorted": (lambda: sorting_network("int32"), {"x": [[0], [2**24 + 2], [2**31 - 1]]}),
+    "int64 sorted": (lambda: sorting_network("int64"), {"x": [[-5], [2**24 + 2], [2**53 + 2]]}),
+    "float64 sorted": (lambda: sorting_network("float64"), {"x": [[0.5], [2**24 + 2], [1e9]]}),
+    "float32 sorted": (lambda: sorting_network("float32"), {"x": [[0.5], [-3.0], [2.0**20]]}),
     "lists": (lists_network, {"x__values": [[1], [29_999], [3]], "x__nnzs": [[2], [0], [1]]}),
     "empty lists": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": [[0], [0]]}),
     "no rows": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": np.empty((0, 1))}),

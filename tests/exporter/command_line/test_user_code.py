@@ -1,0 +1,29 @@
+"""Definitions that a command loads from a user's own file."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.command_line.user_code import load_object
+
+DATACLASS = """
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+@dataclass
+class Settings:
+    rows: int = 3
+
+workflow = [(field.name, field.type) for field in fields(Settings)]
+"""
+
+
+@pytest.mark.parametrize("name", ["features.py", "workflow.py"])
+def test_a_file_may_define_dataclasses_whose_annotations_are_texts(tmp_path: Path, name: str):
+    file = tmp_path / name
+    file.write_text(DATACLASS)
+    before = dict(sys.modules)
+    assert load_object(str(file), "workflow") == [("rows", "int")]
+    assert dict(sys.modules) == before
