@@ -393,3 +393,13 @@ def test_a_port_that_is_taken_is_an_error(free):
 def test_one_worker_alone_needs_no_others(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert (join_workers().size, join_workers().rank) == (1, 0)
+
+
+@pytest.mark.parametrize("timeout", [0, float("nan"), float("inf"), True, "600"])
+def test_a_timeout_that_no_clock_counts_is_refused(timeout, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(
+        TrainingError, match=r"timeout as seconds above 0 and up to 1e\+09\. Received: "
+    ):
+        join_workers(timeout)
+    assert join_workers(np.int64(600)).size == 1
