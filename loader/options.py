@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def check_timeout(seconds: Any) -> None:
 
 def _is_above_0(value: Any) -> bool:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    return is_number and bool(value > 0)
+    return is_number and bool(0 < value < math.inf)
 
 
 def make_seed(seed: Any, seed_fn: Any) -> int:
@@ -175,7 +176,7 @@ def rows_in_buffer(source: ReadableFiles, buffer_size: Any, batch_size: int, bud
     """
     if not _is_above_0(buffer_size):
         raise LoaderError(
-            "Expected buffer_size as a fraction of memory below 1, or bytes from 1 on. "
+            "Expected buffer_size as a fraction of memory below 1, or as bytes, a finite number from 1 on. "
             f"Received: {buffer_size!r}."
         )
     rows = sum(group.rows for group in source.row_groups)

@@ -23,7 +23,7 @@ from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
 from training.run.class_weight import weighted
-from training.run.data_check import check_data, check_end
+from training.run.data_check import check_data, check_end, no_rows
 from training.run.debug_ids import checked_ids, uncast
 from training.run.event_log import EventLog
 from training.run.failures import explained
@@ -320,6 +320,8 @@ def _evaluated(model: keras.Model, validation_data: Any) -> dict[str, tuple[floa
         return {}
     x, y, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
     found = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    if not found:
+        raise no_rows("validation_data")
     numbers = single_numbers({f"val_{name}": found[name] for name in sorted(found)})
     return {name: (number,) for name, number in numbers.items()}
 
@@ -328,7 +330,7 @@ def _report(
     history: Mapping[str, Sequence[Any]], watch: Watch, mixing: int | None
 ) -> TrainingReport:
     if not watch.samples:
-        raise TrainingError("Expected training data with at least one row. Received: none.")
+        raise no_rows("train_data")
     kept: dict[str, tuple[float, ...]] = {}
     for name in sorted(history):
         epochs = [single_numbers({name: value}) for value in history[name]]

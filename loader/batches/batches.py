@@ -68,8 +68,11 @@ def _misses(array: Array) -> bool:
 
 def _aligned(array: Array) -> Array:
     """The array itself, or a copy at an aligned address."""
-    if not _misses(array):
-        return array
+    return aligned_copy(array) if _misses(array) else array
+
+
+def aligned_copy(array: Array) -> Array:
+    """A copy at an address where TensorFlow may borrow it."""
     memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)

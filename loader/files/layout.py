@@ -10,6 +10,7 @@ from typing import Any
 
 from loader.errors import LoaderError
 from loader.files.parquet_files import ColumnType
+from workflow.schema.python_number import python_number
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 
 
@@ -257,7 +258,8 @@ def fixed_widths(
     for name in names:
         known = schema[name].properties if schema is not None and name in schema else {}
         width = (sparse_max or {}).get(name, known.get("value_count", {}).get("max"))
-        if not isinstance(width, int) or width < 1:
+        width = python_number(width)
+        if type(width) is not int or width < 1:
             raise LoaderError(
                 f"Expected sparse_max[{name!r}] as a whole number of at least 1, or a value_count "
                 f"in the schema. Received: {width!r}."

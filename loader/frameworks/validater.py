@@ -21,7 +21,7 @@ class KerasSequenceValidater(keras.callbacks.Callback, metaclass=OwnNames):
         dataloader: the validation data, usually with `shuffle=False`.
 
     Raises:
-        LoaderError: an object that is not a dataset.
+        LoaderError: an object that is not a dataset. In `fit`: data without rows.
 
     Example:
         >>> model.fit(train, callbacks=[KerasSequenceValidater(valid)])  # doctest: +SKIP
@@ -43,5 +43,10 @@ class KerasSequenceValidater(keras.callbacks.Callback, metaclass=OwnNames):
         """Evaluate and add the results to `logs`."""
         del epoch
         results = self.model.evaluate(self.dataloader, verbose=0, return_dict=True)
+        if not results:
+            raise LoaderError(
+                "Expected validation data with at least one row. Received: none. See what filters or "
+                "skips its rows."
+            )
         if logs is not None:
             logs.update({f"val_{name}": value for name, value in results.items()})

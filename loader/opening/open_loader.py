@@ -122,7 +122,8 @@ def open_host(data: Data, transport: BatchMaker) -> OpenedDevice:
     # Objects' row groups are fetched whole. Where other rows stand in for a damaged row group, the
     # damage may be in the part that is read later.
     parts = fetcher is None and data.source.skipped is None
-    blocks = HostBlocks(reader, data.layout, fetcher, reads_parts=parts)
+    borrows = isinstance(data.data, FrameData)
+    blocks = HostBlocks(reader, data.layout, fetcher, reads_parts=parts, borrows=borrows)
     return OpenedDevice("cpu", blocks, transport, Budget(memory, _COPIES, place=4))
 
 

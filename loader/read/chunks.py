@@ -191,7 +191,7 @@ class FrameReader:
         self._frame = frame.select(pl.col(c.name).cast(c.type.polars) for c in layout.columns)
 
     def read(self, pieces: Sequence[Piece]) -> list[pl.DataFrame]:
-        """Cut the pieces out. Tensors may borrow them: TensorFlow only reads borrowed memory."""
+        """Cut the pieces out, in the frame's own memory."""
         frames = [self._frame[piece.start : piece.start + piece.rows] for piece in pieces]
         for piece, frame in zip(pieces, frames, strict=True):
             check(frame, piece, self._layout)

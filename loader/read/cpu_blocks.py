@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 import numpy as np
 import polars as pl
 
-from loader.batches.batches import Array, Block, Dense, Ragged
+from loader.batches.batches import Array, Block, Dense, Ragged, aligned_copy
 from loader.batches.prefetch import Prefetcher
 from loader.errors import LoaderError
 from loader.files.fetch import AHEAD, Fetcher
@@ -39,6 +39,8 @@ class HostBlocks:
         layout: the columns of a batch.
         fetcher: fetches the row groups of objects before they are read; None if there are none.
         reads_parts: see `BlockSource`.
+        borrows: whether the reader's frames share memory with the user's data, which whoever gets a
+            batch may not change.
     """
 
     # One row group does not keep all cores busy; more than two cost memory and save no time.
@@ -54,11 +56,13 @@ class HostBlocks:
         fetcher: Fetcher | None = None,
         *,
         reads_parts: bool = False,
+        borrows: bool = False,
     ) -> None:
         self._reader = reader
         self._layout = layout
         self._fetcher = fetcher
         self.reads_parts = reads_parts
+        self._borrows = borrows
 
     def in_order(self, groups: Sequence[Sequence[Chunk]], batch_size: int) -> Iterator[Block]:
         """See `BlockSource`."""
@@ -157,14 +161,18 @@ class HostBlocks:
                 rows += len(head)
                 if rows < batch_size:
                     continue
-                yield make_block(pl.concat(carry, rechunk=True), self._layout)
+                yield self._block(pl.concat(carry, rechunk=True))
             whole = len(body) // batch_size * batch_size
             if whole:
-                yield make_block(body[:whole], self._layout)
+                yield self._block(body[:whole])
             carry, rows = [body[whole:]], len(body) - whole
             del head, body
         if rows:
-            yield make_block(pl.concat(carry, rechunk=True), self._layout)
+            yield self._block(pl.concat(carry, rechunk=True))
+
+    def _block(self, frame: pl.DataFrame) -> Block:
+        """The numpy form of rows that nothing has gathered, which would have copied them."""
+        return make_block(frame, self._layout, copies=self._borrows)
 
 
 def _pieces(group: Sequence[Chunk]) -> list[Piece]:
@@ -262,18 +270,21 @@ def _split(
     return frame[chunk.skip : chunk.skip + rows], frame[chunk.skip + rows : chunk.stop]
 
 
-def make_block(frame: pl.DataFrame, layout: BatchLayout) -> Block:
-    """The numpy form of a frame, sharing its memory where it can."""
-    columns = [make_column(frame.get_column(column.name), column) for column in layout.columns]
+def make_block(frame: pl.DataFrame, layout: BatchLayout, *, copies: bool = False) -> Block:
+    """The numpy form of a frame, sharing its memory where it can, unless it is to be copied."""
+    columns = [
+        make_column(frame.get_column(column.name), column, copies=copies)
+        for column in layout.columns
+    ]
     return Block(columns)
 
 
-def make_column(series: pl.Series, column: BatchColumn) -> Dense | Ragged:
+def make_column(series: pl.Series, column: BatchColumn, *, copies: bool = False) -> Dense | Ragged:
     """The numpy form of one column."""
     if not column.type.is_list:
-        return Dense(_as_array(series))
+        return Dense(_as_array(series, copies=copies))
     lengths = _as_array(lengths_of(series))
-    values = _as_array(elements_of(series))
+    values = _as_array(elements_of(series), copies=copies and column.is_ragged)
     if column.is_ragged:
         return Ragged(values, lengths)
     filler = "" if values.dtype == object else 0
@@ -282,10 +293,13 @@ def make_column(series: pl.Series, column: BatchColumn) -> Dense | Ragged:
     return Dense(padded)
 
 
-def _as_array(series: pl.Series) -> Array:
+def _as_array(series: pl.Series, *, copies: bool = False) -> Array:
     """The values as a column of shape (rows, 1)."""
     array = series.rechunk().to_numpy()
-    return np.asarray(_Exported(array)) if array.dtype != object else array[:, None]
+    if array.dtype == object:
+        return array[:, None]
+    exported: Array = np.asarray(_Exported(array))
+    return aligned_copy(exported) if copies else exported
 
 
 class _Exported:

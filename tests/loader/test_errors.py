@@ -201,6 +201,12 @@ def test_good_batches_come_before_the_error(make, copies, users):
         ({"device": "GPU:0"}, r"none here.* Received: 'GPU:0'"),
         ({"on_bad_files": "ignore"}, "'ignore'"),
         ({"buffer_size": 0}, "buffer_size"),
+        ({"buffer_size": float("inf")}, "buffer_size as.*a finite number.*Received: inf"),
+        (
+            {"decode_timeout": float("inf")},
+            "decode_timeout as seconds above 0, or None.*Received: inf",
+        ),
+        ({"sparse_names": ["genres"], "sparse_max": {"genres": True}}, "Received: True"),
         ({"buffer_size": "1GB"}, "buffer_size as a fraction.*Received: '1GB'"),
         ({"seed": "x"}, "seed as a whole number of at least 0. Received: 'x'"),
         ({"seed": -1}, "seed as a whole number"),

@@ -441,6 +441,23 @@ def stopped_within_an_epoch(rows, folder):
     return {"whole": whole, "resumed": run("stopped")}
 
 
+def several_classes():
+    """Train and validate with a metric of a number for each class."""
+    workers = join_workers()
+    keras.utils.set_random_seed(workers.rank)
+    x = keras.Input((1,), name="x")
+    model = keras.Model({"x": x}, keras.layers.Dense(3, "softmax")(x))
+    random = np.random.default_rng(workers.rank)
+    classes = np.arange(30) % 3
+    features = {"x": (classes + random.normal(size=30)).astype("float32")[:, None]}
+    data = tf.data.Dataset.from_tensor_slices((features, np.eye(3, dtype="float32")[classes]))
+    report = train(
+        model, data.batch(10), data.batch(10), epochs=2, loss="categorical_crossentropy",
+        metrics=["f1_score"], workers=workers,
+    )  # fmt: skip
+    return dict(report.history)
+
+
 def until_one_hangs(rows, result_of_first):
     workers = join_workers(timeout=20)
     data = load(rows, "lists", workers.rank, workers.size)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import keras
+import numpy as np
 
 from training.parallel.failures import together
 from training.parallel.workers import Workers
@@ -29,8 +30,10 @@ class FirstValidation(keras.callbacks.Callback):
             TrainingError: a worker is lost.
         """
         collectives = self._workers.collectives
-        own = {name: float(v) for name, v in (logs or {}).items() if name.startswith("val_")}
+        own = {n: np.asarray(v).tolist() for n, v in (logs or {}).items() if n.startswith("val_")}
         if collectives is None or logs is None:
             return
         with together(self._workers):
-            logs.update(json.loads(collectives.texts(json.dumps(own))[0]))
+            first = json.loads(collectives.texts(json.dumps(own))[0])
+        # Some metrics have a number for each class.
+        logs.update({n: np.array(v) if isinstance(v, list) else v for n, v in first.items()})

@@ -20,6 +20,10 @@ from training.parallel.failures import end_with_others
 from training.parallel.meeting import meet
 from training.private import is_tensorflow_in_use, limit_connecting
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import python_number
+
+# Seconds; TensorFlow counts milliseconds, and has no number for infinity.
+_LONGEST = 1e9
 
 # The workers of this process: TensorFlow joins others once.
 _JOINED: dict[str, Workers] = {}
@@ -79,8 +83,11 @@ def join_workers(timeout: float = 600.0) -> Workers:
         >>> workers.size, workers.rank
         (1, 0)
     """
-    if not _is_above_0(timeout):
-        raise TrainingError(f"Expected timeout as seconds above 0. Received: {timeout!r}.")
+    timeout = python_number(timeout)
+    if type(timeout) not in (int, float) or not 0 < timeout <= _LONGEST:
+        raise TrainingError(
+            f"Expected timeout as seconds above 0 and up to {_LONGEST:g}. Received: {timeout!r}."
+        )
     chiefs, others = _addresses(os.environ.get("TF_CONFIG"))
     _expect_distinct([*chiefs, *others])
     addresses = (*chiefs, *others)
@@ -195,7 +202,3 @@ def _is_task(task: Any, cluster: Mapping[str, Any]) -> bool:
         and isinstance(task["index"], int)
         and (0 <= task["index"] < len(cluster.get(task["type"], [])))
     )
-
-
-def _is_above_0(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0

@@ -69,15 +69,28 @@ def ranking_metrics(
 
 
 def _table(ranked: Any) -> Array:
-    try:
-        table = np.asarray(ranked)
-        # A column of a frame is an array of lists.
-        return np.asarray([np.asarray(row) for row in table]) if table.ndim == 1 else table
-    except ValueError as error:
+    """The items as objects: numbers of one dtype could be rounded, as those beside a missing one."""
+    rows = _listed(ranked)
+    table = np.array(rows, dtype=object)
+    if table.ndim == 1 and any(isinstance(row, list) for row in rows):
         raise TrainingError(
             "Expected ranked items of the shape (rows, n). Received: rows of different lengths. Fill "
             "the short ones with None, or cut the others."
-        ) from error
+        )
+    return table
+
+
+def _listed(given: Any) -> Any:
+    """An array, a column or a list as lists of Python's own objects."""
+    if isinstance(given, np.generic):
+        return given.item()
+    if isinstance(given, np.ndarray) and given.dtype != object:
+        return given.tolist()
+    if (to_list := getattr(given, "to_list", getattr(given, "tolist", None))) is not None:
+        given = to_list()
+    elif hasattr(given, "__array__"):
+        return np.asarray(given).tolist()
+    return [_listed(each) for each in given] if isinstance(given, (list, tuple)) else given
 
 
 def _expect_comparable(rows: Sequence[tuple[Sequence[Any], Collection[Any]]]) -> None:

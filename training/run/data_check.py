@@ -38,13 +38,14 @@ def check_data(model: keras.Model, data: Any, argument: str, losses: Mapping[str
             an output that is not trained.
 
     Raises:
-        TrainingError: data of an unknown kind, without a label, with weights of another shape or not of each
-            output, or that does not fit the inputs.
+        TrainingError: data of an unknown kind, known to have no rows, without a label, with weights of another
+            shape or not of each output, or that does not fit the inputs.
 
     Example:
         >>> model = keras.Model({"age": (age := keras.Input((1,), name="age"))}, age)
         >>> check_data(model, ({"age": np.zeros((5, 1))}, np.zeros(5)), "train_data", {"": "mse"})
     """
+    _check_rows(data, argument)
     batch = first_batch(data, argument)
     if batch is None:
         return
@@ -68,16 +69,35 @@ def check_data(model: keras.Model, data: Any, argument: str, losses: Mapping[str
 
 def check_end(data: Any, argument: str) -> None:
     """Raise TrainingError if an epoch of the data has no end, which Keras would wait for."""
-    if isinstance(data, tf.data.Dataset):
-        is_endless = data.cardinality() == tf.data.INFINITE_CARDINALITY
-    else:
-        is_endless = isinstance(data, keras.utils.PyDataset) and data.num_batches is None
-    if is_endless:
+    if _batches(data) == tf.data.INFINITE_CARDINALITY:
         raise TrainingError(
             f"Expected {argument} with an end, since it is read to the end in each epoch. Received: a "
             f"{type(data).__name__} without one. Leave out repeat(), give the steps of an epoch, "
             "data.take(steps), or use compile_model and model.fit(steps_per_epoch=...)."
         )
+
+
+def _check_rows(data: Any, argument: str) -> None:
+    """Raise TrainingError if data has no rows, as far as that is known before it is read."""
+    # Features may have no values although there are rows, whose lists are empty.
+    labels = keras.tree.flatten(data[1:2]) if isinstance(data, (tuple, list)) else []
+    if _batches(data) == 0 or any(np.shape(label)[:1] == (0,) for label in labels):
+        raise no_rows(argument)
+
+
+def no_rows(argument: str) -> TrainingError:
+    """The error of data without rows, of which Keras measures nothing, without a word."""
+    return TrainingError(
+        f"Expected {argument} with at least one row. Received: none. See which rows its source has, and what "
+        "filters or skips them."
+    )
+
+
+def _batches(data: Any) -> int | None:
+    """The batches of an epoch; `tf.data.INFINITE_CARDINALITY` without an end, None if they are not known."""
+    if isinstance(data, keras.utils.PyDataset):
+        return tf.data.INFINITE_CARDINALITY if data.num_batches is None else data.num_batches
+    return int(data.cardinality()) if isinstance(data, tf.data.Dataset) else None
 
 
 def first_nan(data: Any) -> tuple[int, list[str]]:
@@ -121,7 +141,7 @@ def first_batch(data: Any, argument: str) -> Any:
     if isinstance(data, tf.data.Dataset):
         return _symbols(data)
     if isinstance(data, keras.utils.PyDataset):
-        return data[0] if data.num_batches != 0 else None
+        return data[0]
     if isinstance(data, tf.distribute.DistributedDataset):
         return None
     if isinstance(data, (tuple, list)):

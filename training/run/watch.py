@@ -12,7 +12,7 @@ import numpy as np
 
 from loader import LoaderCheckpoint
 from training.errors import TrainingError
-from training.run.data_check import first_nan
+from training.run.data_check import first_nan, no_rows
 from training.run.label_values import LabelValues
 from training.run.rows import RowCount
 
@@ -100,6 +100,11 @@ class Watch(keras.callbacks.Callback):
     def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         """Stop the clock."""
         self._end_of_training()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Raise TrainingError if the validation data has no rows, which may show only as it is read."""
+        if not logs:
+            raise no_rows("validation_data")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Stop the clock, if there was no validation, and check the last losses."""

@@ -108,11 +108,12 @@ def test_all_dtypes_arrive(make, tmp_path, compiled):
     assert x["Array"][1].numpy().ravel().tolist() == [2, 2, 2]
 
 
-def test_padding_fills_with_zero(make):
+@pytest.mark.parametrize("width", [5, np.int64(5)], ids=["Python", "numpy"])
+def test_padding_fills_with_zero(make, width):
     loader = make(
         cont_names=[],
         sparse_names=["genres"],
-        sparse_max={"genres": 5},
+        sparse_max={"genres": width},
         sparse_as_dense=True,
         shuffle=False,
     )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -186,3 +187,32 @@ print(rows, *(name for name in ("tensorflow", "keras", "torch", "jax") if name i
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.split() == ["1000"]
+
+
+@pytest.mark.parametrize("shuffle", [False, True], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("kind", [pl.DataFrame, dict, pd.DataFrame])
+def test_batches_that_are_changed_leave_the_frame_as_it_was(kind, shuffle):
+    """Rows in order are cut from the frame's memory, which a page's begin aligns for a view."""
+    rows = 1 << 16
+    data = {
+        "price": pl.int_range(rows, eager=True).cast(pl.Float32).to_numpy(writable=True),
+        "rating": np.ones(rows, np.float32),
+    }
+    frame = pl.DataFrame(data).with_columns(
+        genres=pl.int_range(3 * rows, eager=True).reshape((rows, 3)).arr.to_list()
+    )
+    frame = {
+        pl.DataFrame: frame,
+        dict: frame.to_dict(),
+        pd.DataFrame: pd.DataFrame(data, copy=False).assign(genres=frame["genres"].to_numpy()),
+    }[kind]
+    arguments = {"cat_names": ["genres"], "cont_names": ["price"], "label_names": ["rating"]}
+    with ArrayLoader(frame, 4096, shuffle=shuffle, seed=0, **arguments) as loader:
+        for x, y in loader:
+            for array in (x["price"], *x["genres"], y):
+                array[:] = -1
+        found = list(loader)
+    assert sum(x["price"].sum(dtype=np.float64) for x, _ in found) == rows * (rows - 1) / 2
+    assert sum(x["genres"][0].sum() for x, _ in found) == 3 * rows * (3 * rows - 1) // 2
+    assert sum(y.sum() for _, y in found) == rows
+    assert np.array_equal(np.asarray(frame["price"]), np.arange(rows, dtype=np.float32))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from loader import KerasSequenceValidater
+from loader import KerasSequenceValidater, LoaderError
 
 
 def make_model():
@@ -55,3 +55,13 @@ def test_several_outputs_metrics_and_sample_weights(make, weighted):
     predicted = model({"price": price})["movieId"].numpy()
     error = np.abs(predicted - movie).mean()
     assert history["val_movieId_mae"][-1] == pytest.approx(error, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras says so as well
+def test_validation_data_without_rows_is_refused(make):
+    options = {"cat_names": [], "label_names": ["rating", "movieId"], "batch_size": 96}
+    nothing = make(**options).as_dataset().filter(lambda *_: False)
+    with pytest.raises(LoaderError, match="validation data with at least one row"):
+        make_model().fit(
+            make(**options), verbose=0, shuffle=False, callbacks=[KerasSequenceValidater(nothing)]
+        )

@@ -258,6 +258,13 @@ def test_an_epoch_that_workers_resume_has_the_metrics_of_all_its_rows(rows, tmp_
             np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
 
 
+def test_workers_validate_with_a_metric_of_a_number_for_each_class(tmp_path):
+    first, second = found_by(start(2, tmp_path, program.several_classes), tmp_path)
+    names = ["loss", *(f"f1_score[{number}]" for number in range(3))]
+    assert first.keys() == {*names, *(f"val_{name}" for name in names)}
+    assert first == second  # the first one's numbers on all
+
+
 def test_a_worker_that_is_done_waits_for_the_others(tmp_path):
     """Parts that it has sent may be on their way when it has nothing more to do."""
     assert found_by(start(2, tmp_path, program.slow_first), tmp_path) == [["0", "1"]] * 2
@@ -386,3 +393,13 @@ def test_a_port_that_is_taken_is_an_error(free):
 def test_one_worker_alone_needs_no_others(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert (join_workers().size, join_workers().rank) == (1, 0)
+
+
+@pytest.mark.parametrize("timeout", [0, float("nan"), float("inf"), True, "600"])
+def test_a_timeout_that_no_clock_counts_is_refused(timeout, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(
+        TrainingError, match=r"timeout as seconds above 0 and up to 1e\+09\. Received: "
+    ):
+        join_workers(timeout)
+    assert join_workers(np.int64(600)).size == 1

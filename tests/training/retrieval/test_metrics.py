@@ -93,3 +93,27 @@ def test_lists_of_a_served_frame_and_numbers_of_numpy_are_taken():
         assert ranking_metrics(ranked, relevant, k=np.array([1, 2])) == expected
     assert ranking_metrics(answers["item"], relevant, k=np.int32(1))["recall@1"] == 0.5
     assert ranking_metrics([[7, 8]], np.array([[8.0]]), k=2)["recall@2"] == 1.0
+
+
+LARGE = 2**53  # the first number whose successor float64 does not hold
+
+
+@pytest.mark.parametrize(
+    "ranked",
+    [
+        pl.Series([[LARGE + 1, None], [LARGE, 6]]),
+        np.array([[LARGE + 1, None], [LARGE, 6]], object),
+        [[LARGE + 1, None], [LARGE, 6]],
+        [np.array([LARGE + 1, -1]), [LARGE, 6.0]],
+    ],
+    ids=["Polars", "numpy of objects", "lists", "rows of several dtypes"],
+)
+def test_large_ids_are_not_rounded(ranked):
+    assert ranking_metrics(ranked, [{LARGE + 1}, {LARGE}], 1)["recall@1"] == 1
+    assert ranking_metrics(ranked, [{LARGE}, {LARGE + 1}], 1)["recall@1"] == 0
+
+
+def test_ids_beyond_int64_are_not_rounded():
+    largest = 2**64 - 1
+    assert ranking_metrics([[largest, 3]], [{largest}], 1)["recall@1"] == 1
+    assert ranking_metrics([[largest, -1]], [{2**64}], 2)["recall@2"] == 0

@@ -241,3 +241,45 @@ def test_a_damaged_file_is_the_loaders_error(tmp_path):
     path.write_bytes(content)
     with pytest.raises(LoaderError, match=r"row group \d+.*rows\.parquet|rows\.parquet.*row group"):
         train(models.mlp({"userId": (50, 4)}, hidden=(4,)), loader)
+
+
+class Nothing(keras.utils.PyDataset):
+    """Data without a batch."""
+
+    num_batches = 0
+
+    def __getitem__(self, index):
+        raise IndexError(index)
+
+
+def no_rows_of(features, labels):
+    data = tf.data.Dataset.from_tensor_slices((features, labels)).batch(16)
+    return {
+        "arrays": ({name: column[:0] for name, column in features.items()}, labels[:0]),
+        "taken": data.take(0),
+        "filtered": data.filter(lambda *_: False),
+        "PyDataset": Nothing(),
+    }
+
+
+@pytest.mark.parametrize("argument", ["train_data", "validation_data"])
+@pytest.mark.parametrize("kind", ["arrays", "taken", "filtered", "PyDataset"])
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_data_without_rows_is_refused(kind, argument):
+    features = {"age": np.linspace(0, 1, 64, dtype="float32")[:, None]}
+    labels = (features["age"] > 0.3).astype("float32")
+    network = models.mlp({}, ["age"])
+    data = {"train_data": (features, labels), "validation_data": (features, labels)}
+    data[argument] = no_rows_of(features, labels)[kind]
+    with pytest.raises(TrainingError, match=f"{argument} with at least one row.*none"):
+        train(network, **data)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_validation_data_without_rows_is_refused_where_nothing_is_left_to_train(tmp_path):
+    frame = pl.DataFrame({"age": np.linspace(0, 1, 64, dtype="float32"), "old": [0, 1] * 32})
+    network = models.mlp({}, ["age"])
+    loader = KerasSequenceLoader(frame, 16, ["old"], cont_names=["age"], device="cpu")
+    train(network, loader, checkpoint=tmp_path)
+    with pytest.raises(TrainingError, match="validation_data with at least one row"):
+        train(network, loader, loader.as_dataset().filter(lambda *_: False), checkpoint=tmp_path)
