@@ -40,7 +40,7 @@ def open_device(device: Any, data: Data) -> OpenedDevice:
     """
     configure_as_environment_asks()
     if device == "cpu" or (device is None and not _suits_gpu(data)):
-        opened = open_host(data, HostTransport(data.layout))
+        opened = open_host(data, HostTransport(data.layout), only_reads=True)
     else:
         opened = _open_gpu(gpu_number(device), data)
     if any(column.is_sparse for column in data.layout.columns):

@@ -106,12 +106,13 @@ class Opened:
     schema: Schema
 
 
-def open_host(data: Data, transport: BatchMaker) -> OpenedDevice:
+def open_host(data: Data, transport: BatchMaker, *, only_reads: bool = False) -> OpenedDevice:
     """Open the CPU.
 
     Args:
         data: what is read.
         transport: gives its batches to the framework.
+        only_reads: whether nobody writes to its batches, so that they may share a frame's memory.
 
     Raises:
         LoaderError: options that the reader does not accept.
@@ -122,7 +123,7 @@ def open_host(data: Data, transport: BatchMaker) -> OpenedDevice:
     # Objects' row groups are fetched whole. Where other rows stand in for a damaged row group, the
     # damage may be in the part that is read later.
     parts = fetcher is None and data.source.skipped is None
-    borrows = isinstance(data.data, FrameData)
+    borrows = isinstance(data.data, FrameData) and not only_reads
     blocks = HostBlocks(reader, data.layout, fetcher, reads_parts=parts, borrows=borrows)
     return OpenedDevice("cpu", blocks, transport, Budget(memory, _COPIES, place=4))
 
