@@ -64,11 +64,11 @@ def test_missing_column_is_named(fitted, ratings, tmp_path):
 @pytest.mark.parametrize(
     ("change", "advice"),
     [
-        (pl.col("userId").cast(pl.String), r'String\. Cast it: \.cast\(pl\.Int64\).*"int64"'),
+        (pl.col("userId").cast(pl.String), r'String\. Cast it: \.cast\(pl\.Int64\).*"Int64"'),
         (pl.concat_list("userId").alias("userId"), r"List.* Send a single value for each row"),
         (pl.col("genres").list.first(), r"String\. Send a list for each row"),
         (pl.col("genres").list.len(), r"UInt32\. Send a list for each row"),
-        (pl.col("rating").cast(pl.String), r'String\. Cast it: \.cast\(pl\.Float64\).*"float64"'),
+        (pl.col("rating").cast(pl.String), r'String\. Cast it: \.cast\(pl\.Float64\).*"Float64"'),
         (
             pl.col("genres").list.eval(pl.element().str.len_bytes()),
             r"List.* Cast it: \.cast\(pl\.List\(pl\.String\)\) in Polars\.$",
