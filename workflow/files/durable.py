@@ -27,7 +27,7 @@ def sync(path: Path) -> None:
 
 
 def missing_folders(folder: Path) -> list[Path]:
-    """Those of a folder and its parents that do not exist, the folder first."""
+    """The missing ones of a folder and its parents, the folder first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 

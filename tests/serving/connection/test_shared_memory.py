@@ -67,7 +67,7 @@ except ClientError as error:
 
 
 def test_too_little_room_is_an_error_and_not_the_end_of_the_process():
-    """Of a container, by default 64 MB; a file system makes files without room, in which no byte fits."""
+    """A container has 64 MB by default; a file system makes files without room, in which no byte fits."""
     mounted = ["unshare", "--mount", "sh", "-c"]
     small = f"mount -t tmpfs -o size=1m tmpfs {SHARED_MEMORY}"
     if subprocess.run([*mounted, small], check=False, capture_output=True).returncode:
