@@ -108,7 +108,8 @@ def _over_elements(
     def run(read: pl.Series) -> pl.Series:
         lists = [read] if len(group) == 1 else read.struct.unnest().get_columns()
         made = [made for one, of in zip(runners, lists, strict=True) for made in one(of)]
-        return made[0] if len(made) == 1 else pl.DataFrame(made).to_struct()
+        # Not pl.DataFrame(made), of which Polars' first call in a process fails beside another thread's.
+        return made[0] if len(made) == 1 else made[0].to_frame().hstack(made[1:]).to_struct()
 
     name = columns[0].name
     dtype = dtypes[name] if len(columns) == 1 else pl.Struct(dtypes)
