@@ -146,9 +146,8 @@ def _one_hot(graph: Any, node: Any, name: str, _: Any) -> None:
 
 def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
     """1 - erf(x), which the gelu activation needs."""
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
     erf = _add(graph, "Erf", node.input[0])
-    one = graph.make_const(f"{name}/one", np.ones(1, dtype)).output[0]
+    one = _constant(graph, f"{name}/one", [1], graph.get_dtype(node.output[0]))
     _replace(graph, node, "Sub", [one, erf])
 
 
@@ -158,16 +157,15 @@ def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     tf2onnx's own conversion does not support empty lists.
     """
     data, indices, segments, count = node.input
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
 
     def vector(label: str, *values: int) -> str:
-        return str(graph.make_const(f"{name}/{label}", np.array(values, np.int64)).output[0])
+        return _constant(graph, f"{name}/{label}", values, onnx.TensorProto.INT64)
 
     as_int64 = {"to": onnx.TensorProto.INT64}
     rows = _add(graph, "Reshape", _add(graph, "Cast", count, **as_int64), vector("one", 1))
     shape = _add(graph, "Shape", data)
     width = _add(graph, "Slice", shape, vector("from", 1), vector("to", 2**31))
-    zero = graph.make_const(f"{name}/zero", np.zeros(1, dtype)).output[0]
+    zero = _constant(graph, f"{name}/zero", [0], graph.get_dtype(node.output[0]))
     zeros = _add(graph, "Expand", zero, _add(graph, "Concat", rows, width, axis=0))
     column = _add(graph, "Cast", segments, **as_int64)
     places = _add(graph, "Reshape", column, vector("column", -1, 1))
