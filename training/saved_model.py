@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,11 +25,11 @@ from training.signature import ModelSignature
 from training.tables.bags import for_few_rows
 from workflow.data.object_stores import expect_local
 from workflow.files.durable import (
-    PARTIAL,
     exclusive,
     lock,
     make_folder,
     partial_of,
+    partials_of,
     removed_if_empty,
     sync,
     sync_tree,
@@ -208,10 +207,7 @@ def _staged(path: Path) -> Iterator[Path]:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove folders that killed processes left; those of others that still write are locked."""
-    pattern = re.compile(re.escape(f"{path.name}.") + "[0-9a-f]{8}" + re.escape(PARTIAL))
-    for folder in path.parent.iterdir():
-        if not pattern.fullmatch(folder.name) or not folder.is_dir():
-            continue
+    for folder in filter(Path.is_dir, partials_of(path)):
         with suppress(OSError), _opened(folder) as descriptor:
             if lock(descriptor, wait=False):
                 shutil.rmtree(folder, ignore_errors=True)

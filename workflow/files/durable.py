@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +65,12 @@ def removed_if_empty(folder: Path) -> Iterator[None]:
 def partial_of(path: Path) -> Path:
     """A new name beside a path, for a file to be renamed to it; a kill may leave the file there."""
     return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+
+
+def partials_of(path: Path) -> list[Path]:
+    """The names of `partial_of` that are there, beside a path."""
+    name = re.compile(re.escape(f"{path.name}.") + "[0-9a-f]{8}" + re.escape(PARTIAL))
+    return [other for other in path.parent.iterdir() if name.fullmatch(other.name)]
 
 
 def sync_tree(folder: Path) -> None:
