@@ -42,8 +42,15 @@ def every(request):
     return request.param
 
 
-def each_step(export, repository, fault, *, every=1, **options):
+def each_step(export, repository, fault, **options):
     """Export version 2 once for each step, with the fault there; gives what came of each."""
+    return each_step_of(
+        lambda: export(path=repository, version=2), (DONE, REFUSED), repository, fault, **options
+    )
+
+
+def each_step_of(change, ends, repository, fault, *, every=1, **options):
+    """Change a repository once for each step, with the fault there; without it comes one of the ends."""
     place = repository.parent
     original = shutil.copytree(place, place.with_name(f"{place.name} before"))
     for step in range(1, MOST_STEPS, every):
@@ -57,13 +64,13 @@ def each_step(export, repository, fault, *, every=1, **options):
 
         def action(step=step, strike=strike):
             strike_at(step, str(place), strike, **options)
-            export(path=repository, version=2)
+            change()
 
         outcome = in_child(action)
         os.close(struck[1])
         with os.fdopen(struck[0], "rb") as pipe:
             if not pipe.read():
-                assert outcome[0] in (DONE, REFUSED), outcome[1]
+                assert outcome[0] in ends, outcome[1]
                 break
         yield step, *outcome
     shutil.rmtree(original)
@@ -184,28 +191,8 @@ def three(export, files_only, tmp_path):  # noqa: ARG001 - it changes the export
 
 def each_rollback(repository, fault):
     """Roll back once for each step, with the fault there; gives what came of each."""
-    original = shutil.copytree(repository, repository.parent.with_name("before"))
-    for step in range(1, MOST_STEPS):
-        shutil.rmtree(repository.parent)
-        shutil.copytree(original, repository)
-
-        struck = os.pipe()
-
-        def strike(writer=struck[1]):
-            os.write(writer, b"!")
-            fault()
-
-        def action(step=step, strike=strike):
-            strike_at(step, str(repository.parent), strike)
-            rollback(repository, "movies")
-
-        outcome = in_child(action)
-        os.close(struck[1])
-        with os.fdopen(struck[0], "rb") as pipe:
-            if not pipe.read():
-                assert outcome[0] == DONE, outcome[1]
-                break
-        yield outcome
+    steps = each_step_of(lambda: rollback(repository, "movies"), (DONE,), repository, fault)
+    return ((status, words) for _, status, words in steps)
 
 
 @pytest.mark.parametrize("fault", [faults.kill, faults.interrupt])
