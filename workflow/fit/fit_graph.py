@@ -170,10 +170,8 @@ def _resolve_ready(
 
 def _expect_integers(bound: Bound) -> None:
     """Refuse float columns of the data for an operator that requires integers."""
-    if bound.rows.origin is not None:
-        return
     own = (bound.columns[name] for name in bound.operator.id_columns(bound.columns))
-    columns = [feature for feature in own if feature.schema.info.kind == "float"]
-    sources = [f.expression.parameters["name"] for f in columns if f.expression.verb == "source"]
-    if sources:
-        raise NeedsIntegersError(bound.operator.label, sources)
+    floats = [feature for feature in own if feature.schema.info.kind == "float"]
+    names = [bound.rows.column_of_data(feature) for feature in floats]
+    if of_data := [name for name in names if name is not None]:
+        raise NeedsIntegersError(bound.operator.label, of_data)

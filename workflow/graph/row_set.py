@@ -158,6 +158,17 @@ class RowSet:
         wanted, _ = self._needed(program)
         return self.columns.keep(wanted)
 
+    def column_of_data(self, feature: Feature) -> str | None:
+        """The column of the data that a column of these rows is, if nothing has computed it."""
+        if feature.expression.verb != "source":
+            return None
+        name = feature.expression.parameters["name"]
+        if self.origin is None:
+            return name if name in self.columns else None
+        if name in self.columns and isinstance(self.origin.operator, RowFilter):
+            return self.origin.rows.column_of_data(self.origin.columns[name])
+        return None
+
     def _needed(self, program: Program) -> tuple[set[str], list[Extension]]:
         """The sources that a program reads, directly or through extensions, and these extensions."""
         wanted, extensions = set(program.inputs), []

@@ -20,6 +20,11 @@ NODES = {
         [["id", "other"]]
         >> ops.ColumnSimilarity({"id": [7, 9, 1, 2], "feature": ["a", "b", "a", "c"]})
     ),
+    "after Dropna": lambda: ["id", "other"] >> ops.Dropna("id") >> ops.Categorify(),
+    "after Filter": lambda: (
+        (["id", "price"] >> ops.Filter(lambda rows: rows["price"] > 1.0) >> ops.Dropna())["id"]
+        >> ops.HashBucket(1000)
+    ),
     "DatePart": lambda: ["id"] >> ops.DatePart(["day"], unit="D"),
     "after a learner": lambda: (
         (["id", "other"] + (["price"] >> ops.Normalize()) >> ops.Rename(postfix="_"))["id_"]
@@ -102,6 +107,12 @@ def test_fractions_are_no_ids(make, value):
 
 def test_a_computed_float_is_no_id():
     node = ["price"] >> ops.LogOp() >> ops.Categorify()
+    with pytest.raises(WorkflowError, match="Categorify needs integers, booleans or strings"):
+        Workflow(node).fit(rows())
+
+
+def test_a_float_computed_over_several_rows_is_no_id():
+    node = ["price"] >> ops.DifferenceLag("other") >> ops.Categorify()
     with pytest.raises(WorkflowError, match="Categorify needs integers, booleans or strings"):
         Workflow(node).fit(rows())
 
