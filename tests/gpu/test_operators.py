@@ -11,7 +11,7 @@ import pytest
 from same_columns import assert_same
 from verb_cases import hard_values
 
-from workflow import Workflow
+from workflow import Workflow, WorkflowError, ops
 from workflow.engine import engine as engines
 from workflow.expressions.polars.series import column_schema, to_column
 from workflow.operator.frame_operator import OutOfFoldOperator
@@ -89,12 +89,18 @@ def test_an_operator_learns_the_same(example, engine, tmp_path):
             assert_same(column, received[number][name], close=CLOSE)
 
 
-@pytest.mark.parametrize("rows", ["hard", "none"])
+ROWS = {
+    "hard": hard_rows,
+    "nulls": lambda example: learnt_rows(example).clear(2),
+    "none": lambda example: learnt_rows(example).clear(),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_operator_makes_the_same(example, rows, engine, tmp_path):
-    learnt = learnt_rows(example)
-    workflow = make(example).fit(learnt)
-    files = write(hard_rows(example) if rows == "hard" else learnt.clear(), tmp_path)
+    workflow = make(example).fit(learnt_rows(example))
+    files = write(rows(example), tmp_path)
     made = (
         workflow.transform_to_parquet(files, tmp_path / where, engine=e)
         for where, e in (("expected", "cpu"), ("received", engine))
@@ -118,3 +124,13 @@ def test_what_cudf_cannot_run_is_an_error(device):
     lists = pl.LazyFrame({"genres": [["a"], []]})
     with pytest.raises(pl.exceptions.ComputeError, match=r"ListFunction\.Length"):
         lists.select(pl.col("genres").list.len()).collect(engine=engines.gpu_engine())
+
+
+def test_lists_of_floats_are_no_ids_there(device):
+    if device == "cpu":
+        pytest.skip("the CPU reads them")
+    workflow = Workflow(["items"] >> ops.HashBucket(10))
+    with pytest.raises(WorkflowError, match=r'cuDF cannot run .*list\.eval\. Pass engine="cpu"'):
+        workflow.fit({"items": [[1.0, None], []]}, engine="gpu").transform(
+            {"items": [[1.0]]}, engine="gpu"
+        ).collect()

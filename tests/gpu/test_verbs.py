@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+import numpy as np
 import polars as pl
 import pytest
 from gpu_on_the_host import GpuOnTheHost
@@ -18,12 +19,28 @@ from workflow.expressions.cudf.host_and_engine import host_and_engine
 from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.polars.series import to_column, to_series
+from workflow.schema.column import Column
 
 pytestmark = pytest.mark.timeout(120)
 
 
+def as_they_are(column):
+    return column
+
+
+def nulls(column):
+    """One row, null, or a list of nulls."""
+    values = column.array[:1]
+    return Column(values, np.zeros(1, bool), np.ones(1, np.int64) if column.is_list else None)
+
+
+def no_row(column):
+    return Column(column.array[:0], None, np.zeros(0, np.int64) if column.is_list else None)
+
+
+@pytest.mark.parametrize("rows", [as_they_are, nulls, no_row])
 @pytest.mark.parametrize("verb", VERBS)
-def test_verb_is_the_same_on_the_gpu(verb, device):
+def test_verb_is_the_same_on_the_gpu(verb, rows, device):
     place = nullcontext(GpuOnTheHost()) if device == "cpu" else rows_on_gpu()
     # Polars on the CPU multiplies with the reciprocal of a constant.
     exact = VERBS[verb].exact and (verb, device) != ("divide", "cpu")
@@ -31,8 +48,9 @@ def test_verb_is_the_same_on_the_gpu(verb, device):
     assert cases
     with place as gpu:
         for case in cases:
-            expected = NumpyInterpreter(case.program)(case.columns)["out"]
-            frame = pl.LazyFrame([to_series(column, name) for name, column in case.columns.items()])
+            columns = {name: rows(column) for name, column in case.columns.items()}
+            expected = NumpyInterpreter(case.program)(columns)["out"]
+            frame = pl.LazyFrame([to_series(column, name) for name, column in columns.items()])
             try:
                 made = host_and_engine(case.program)(frame, gpu).to_host()
                 assert_same(expected, to_column(made["out"]), exact=exact)

@@ -21,6 +21,8 @@ from typing import Any
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from workflow.errors import WorkflowError
+
 # Files that are encoded and written at a time. One alone would mostly wait for the disk.
 WRITERS = 4
 IO_THREADS = 8
@@ -41,7 +43,7 @@ class Gpu:
         """The result of a query.
 
         Raises:
-            NotImplementedError: cuDF cannot run the query.
+            WorkflowError: cuDF cannot run the query.
         """
         return _result(translated(query, self._engine))
 
@@ -55,7 +57,7 @@ class Gpu:
             schema: the types of the rows.
 
         Raises:
-            NotImplementedError: cuDF cannot run the query.
+            WorkflowError: cuDF cannot run the query.
         """
         given = local()
         rows = register_io_source(lambda names, *_: _read(given.frame, names), schema=dict(schema))
@@ -271,15 +273,24 @@ def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
     """A query as a plan of cuDF.
 
     Raises:
-        NotImplementedError: cuDF cannot run it; the message says why.
+        WorkflowError: cuDF cannot run it; the message says why.
     """
     from cudf_polars.dsl.translate import Translator  # noqa: PLC0415
 
     translator = Translator(query._ldf.visit(), engine)  # noqa: SLF001 - as cudf-polars does
     plan = translator.translate_ir()
     if (error := translator.unsupported_operations_error()) is not None:
-        raise error
+        raise not_on_gpu(error) from error
     return plan
+
+
+def not_on_gpu(error: NotImplementedError) -> WorkflowError:
+    """The error for a query with steps that cuDF cannot run, as cudf-polars reports them."""
+    reasons = dict.fromkeys(str(reason) for reason in error.args[-1]) if error.args[1:] else [error]
+    return WorkflowError(
+        f'cuDF cannot run a step of this: {", ".join(map(str, reasons))}. Pass engine="cpu". '
+        "Lists of floats as ids are such a step: cast them to pl.List(pl.Int64) before."
+    )
 
 
 @cache

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from workflow.expressions.language.types import Type, promote
-from workflow.expressions.polars.interpreter import VERBS
 from workflow.expressions.polars.series import polars_dtype, to_series
 from workflow.expressions.program.program import Program, Step
 from workflow.expressions.tables.cuckoo import as_int64
@@ -47,20 +46,20 @@ def log1p(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     return made.cast(polars_dtype(step.type.dtype))
 
 
-def gather(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
-    """`gather`; a missing row of lists becomes an added empty row, as cuDF cannot fill null lists."""
+def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+    """`gather`; a missing row takes an added one, null or an empty list.
+
+    cuDF cannot fill null lists, and fails where all positions are null.
+    """
     table: Column = step.parameters["table"]
-    if not table.is_list:
-        return VERBS["gather"](step, types, operands)
-    (position,), lists = operands, table.derived("with an empty list", lambda: _and_empty(table))
+    (position,), rows = operands, table.derived("with a missing row", lambda: _and_missing(table))
     inside = (position >= 0) & (position < table.rows)
-    row = pl.when(inside).then(position.cast(pl.Int64)).otherwise(table.rows)
-    return pl.lit(lists).gather(row)
+    return pl.lit(rows).gather(pl.when(inside).then(position.cast(pl.Int64)).otherwise(table.rows))
 
 
-def _and_empty(table: Column) -> pl.Series:
-    lists = to_series(table)
-    return pl.concat([lists, pl.Series([[]], dtype=lists.dtype)])
+def _and_missing(table: Column) -> pl.Series:
+    rows = to_series(table)
+    return pl.concat([rows, pl.Series([[] if table.is_list else None], dtype=rows.dtype)])
 
 
 def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
