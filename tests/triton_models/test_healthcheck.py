@@ -26,6 +26,12 @@ def test_models_that_answer_are_healthy(server):
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+def test_a_check_needs_no_place_to_write(server, full_disk):
+    with full_disk(0):
+        result = check("--url", server.http_url, "codes", "--timeout", "20")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_what_does_not_answer_is_unhealthy_in_one_line(server):
     for arguments, reason in (
         (("--url", server.http_url, "codes", "none"), "answered 4"),
