@@ -88,7 +88,7 @@ def children_seconds() -> float:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # It may have ended since.
             # After the name, which may hold anything: state, parent, ..., user and system time.
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
             process = int(folder.name)
             parents[process] = int(fields[1])
             ticks[process] = int(fields[11]) + int(fields[12])

@@ -14,8 +14,15 @@ from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.shared_memory import AsyncRegions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
-from serving.errors import ClientError, InvalidRequestError
-from serving.exchange import of_one_version, of_other_versions, to_requests, to_table
+from serving.errors import ClientError
+from serving.exchange import (
+    UNFIT,
+    is_of_another,
+    of_one_version,
+    of_other_versions,
+    to_requests,
+    to_table,
+)
 from workflow.schema.column import Array
 
 if TYPE_CHECKING:
@@ -109,12 +116,16 @@ class AsyncEnsembleClient:
         """
         before = self.contract
         try:
-            return await self._predict(before, data, timeout)
-        except InvalidRequestError:
-            # Another version may take other inputs.
+            answer, version = await self._predict(before, data, timeout)
+        except UNFIT:
             if not await self._renewed(before, timeout):
                 raise
-        return await self._predict(self.contract, data, timeout)
+        else:
+            if not is_of_another(version, before, self.model_version):
+                return answer
+            if not await self._renewed(before, timeout):
+                return answer
+        return (await self._predict(self.contract, data, timeout))[0]
 
     async def raw(
         self,
@@ -144,12 +155,18 @@ class AsyncEnsembleClient:
             finally:
                 await connection.close()
 
-    async def _predict(self, contract: Contract, data: Any, timeout: float | None) -> Any:  # noqa: ASYNC109
+    async def _predict(
+        self,
+        contract: Contract,
+        data: Any,
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> tuple[Any, str]:
         requests = to_requests(contract, data)
         answers = [await self._ask(request, timeout) for request in requests]
         for place in of_other_versions(answers):
             answers[place] = await self._ask(requests[place], timeout)
-        return to_table(contract, data, of_one_version(answers))
+        version = answers[-1].version if answers else ""
+        return to_table(contract, data, of_one_version(answers)), version
 
     async def _ask(self, tensors: Mapping[str, Array], timeout: float | None) -> Inference:  # noqa: ASYNC109
         memory, seconds = self._entered().memory, self._seconds(timeout)

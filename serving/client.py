@@ -17,8 +17,15 @@ from serving.connection.http_messages import HEADER_LENGTH
 from serving.connection.shared_memory import Regions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
 from serving.contract import Contract, read_contract
-from serving.errors import ClientError, InvalidRequestError
-from serving.exchange import of_one_version, of_other_versions, to_requests, to_table
+from serving.errors import ClientError
+from serving.exchange import (
+    UNFIT,
+    is_of_another,
+    of_one_version,
+    of_other_versions,
+    to_requests,
+    to_table,
+)
 from serving.seconds import expect_seconds
 from workflow.schema.column import Array
 
@@ -107,8 +114,8 @@ class EnsembleClient:
     def contract(self) -> Contract:
         """The model's inputs, outputs, label columns and generation.
 
-        `predict` reads it again when the server refuses a request, as after the publication of a
-        version with other inputs.
+        `predict` reads it again when another version has answered, or a table does not fit, as after
+        the publication of a version with other inputs.
         """
         return self._contract
 
@@ -205,11 +212,17 @@ class EnsembleClient:
         """The predictions for a table, and the version that has made them; "" without rows."""
         before = self._contract
         try:
-            return self._predict(before, data, timeout)
-        except InvalidRequestError:
+            answer, version = self._predict(before, data, timeout)
+        except UNFIT:
             # Another version may take other inputs.
             if not self._renewed(before, timeout):
                 raise
+        else:
+            if not is_of_another(version, before, self.model_version):
+                return answer, version
+            # It may have read other values: a code for null is a number to a version without nulls.
+            if not self._renewed(before, timeout):
+                return answer, version
         return self._predict(self._contract, data, timeout)
 
     def _predict(self, contract: Contract, data: Any, timeout: float | None) -> tuple[Any, str]:

@@ -49,6 +49,7 @@ class Contract:
         network_columns: the network's own name for each renamed input, and the new name, or the
             columns from which a matrix is packed.
         preprocessing_version: the version of that model with which the ensemble answers.
+        version: the version that answers, if the config names the versions; else "".
     """
 
     inputs: tuple[WireColumn, ...]
@@ -63,6 +64,7 @@ class Contract:
     limits: Mapping[str, int] = field(default_factory=dict)
     network_columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     preprocessing_version: str = ""
+    version: str = ""
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -170,6 +172,7 @@ def read_contract(config: Any) -> Contract:
         limits,
         network_columns,
         _pinned(config, parameters.get("preprocessing", "")),
+        str(max(config.version_policy.specific.versions, default="")),
     )
 
 

@@ -9,7 +9,13 @@ import polars as pl
 
 from serving.connection.tensors import Inference
 from serving.contract import Contract
-from serving.errors import ClientError, DtypeError, InvalidRequestError, ServerUnavailableError
+from serving.errors import (
+    ClientError,
+    ColumnError,
+    DtypeError,
+    InvalidRequestError,
+    ServerUnavailableError,
+)
 from serving.inputs.encoder import Encoded
 from serving.inputs.table import is_pandas
 from serving.outputs import to_arrays, to_pandas, to_polars
@@ -18,6 +24,8 @@ from workflow.schema.dtypes import SchemaError
 from workflow.wire.format import WireColumn, encode_request
 from workflow.wire.request_rules import stacked, widens
 
+# Errors of a table that does not fit a contract, or of a request that does not fit the server's model.
+UNFIT = (ColumnError, DtypeError, InvalidRequestError)
 # Padding that a request may have in any case; 8 MB of int64.
 SPARE_PADDING = 1 << 20
 
@@ -41,6 +49,17 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
         return [_request(contract, encoded)]
     parts = _parts(contract, encoded.lists, rows)
     return [_request(contract, encoded.part(start, end)) for start, end in parts]
+
+
+def is_of_another(version: str, contract: Contract, asked: str) -> bool:
+    """Whether another version has answered than the one whose contract a client has read.
+
+    Args:
+        version: the version that has answered; "" if none has.
+        contract: the contract.
+        asked: the version that the client asks for; "" for the latest.
+    """
+    return not asked and bool(version and contract.version) and version != contract.version
 
 
 def of_other_versions(answers: Sequence[Inference]) -> list[int]:

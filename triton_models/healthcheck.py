@@ -337,8 +337,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         healthy = False
     else:
         healthy = True
-    state = Path(tempfile.gettempdir()) / "healthcheck-failures"
-    end_after(options.restart_after, healthy=healthy, state=state)
+    if options.restart_after:  # else no folder needs to be there that can be written
+        state = Path(tempfile.gettempdir()) / "healthcheck-failures"
+        end_after(options.restart_after, healthy=healthy, state=state)
     return 0 if healthy else 1
 
 

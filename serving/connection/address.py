@@ -154,7 +154,9 @@ def _split(url: str) -> tuple[SplitResult, int]:
             raise ValueError  # noqa: TRY004, TRY301 - reported below, as any other
         parts = urlsplit(url if "://" in url else f"grpc://{url}")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # For example a port that is not a number.
+        # As it is sent; otherwise a request would raise a UnicodeError.
+        _ = f"{parts.hostname}".encode("idna"), parts.path.encode("ascii")
+    except ValueError:  # For example a port that is not a number, or a host with two dots in a row.
         parts, port = urlsplit(""), None
     is_bare = parts.scheme.startswith("http") or not parts.path.strip("/")
     if parts.scheme in SCHEMES and parts.hostname and port is not None and is_bare:

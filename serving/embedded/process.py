@@ -78,7 +78,8 @@ class ServerProcess:
         work = _make_folder(_plain_folder())
         self.log_path = log_file or work / "server.log"
         self._own_log = log_file is None and replaced is None
-        self._log_begin = len(self._log_bytes()) if replaced else 0
+        is_continued = replaced is not None and self.log_path.exists()
+        self._log_begin = self.log_path.stat().st_size if is_continued else 0
         parts = work / "parts"
         backends, link = parts / "backends", parts / "repository"
         self.flags: ServerFlags = ServerFlags(
@@ -100,6 +101,8 @@ class ServerProcess:
             with _write_errors(work):
                 backends.mkdir(parents=True)
                 link.symlink_to(repository)
+                if replaced is not None:  # Some systems remove temporary files of some days' age.
+                    self.log_path.parent.mkdir(parents=True, exist_ok=True)
                 environment = prepare(installation, python, backends)
             job = Job(
                 command=[str(installation.binary), *server_flags(self.flags)],
@@ -176,12 +179,16 @@ class ServerProcess:
 
     def lost_a_race(self, error: str = "") -> bool:
         """Whether another start avoids what the log reports, or the error of a start: see `_RACES`."""
-        log = self._log_bytes()[self._log_begin :].decode(errors="replace")
+        log = self._log()
         return any(race in log for race in _RACES) or LOST_PROCESS.search(error) is not None
 
-    def _log_bytes(self) -> bytes:
-        """The log; nothing if somebody removed it."""
-        return self.log_path.read_bytes() if self.log_path.exists() else b""
+    def _log(self) -> str:
+        """This process's part of the log; nothing if somebody removed it."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_begin)
+            return log.read().decode(errors="replace")
 
     def ended_in_a_race(self) -> bool:
         """Whether it has ended, or ends within some seconds, for such a reason."""
@@ -193,7 +200,7 @@ class ServerProcess:
 
     def too_slow(self, seconds: float, reason: str) -> ServerError:
         """The error for a start that took longer than `startup_timeout`."""
-        loaded, loading = loading_models(self.log_path.read_text(errors="replace"))
+        loaded, loading = loading_models(self._log())
         return self.failure(
             f"tritonserver did not answer within {seconds:g} seconds (startup_timeout): {reason}. "
             f"Loaded: {', '.join(loaded) or 'nothing'}. "
@@ -205,11 +212,7 @@ class ServerProcess:
         """An error with the log's last lines, without Triton's tables; without them if it was removed."""
         if not self.log_path.exists():
             return ServerError(f"{text}.")
-        lines = [
-            line
-            for line in self.log_path.read_text(errors="replace").splitlines()
-            if line.strip() and line[0] not in "+|"
-        ]
+        lines = [line for line in self._log().splitlines() if line.strip() and line[0] not in "+|"]
         last = "\n".join(lines[-LAST_LINES:])
         return ServerError(f"{text}.\nThe last lines of {self.log_path}:\n{last}")
 

@@ -130,21 +130,23 @@ def _wait_for_requests(server: subprocess.Popen[bytes], job: Job) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(LOOK_EVERY)
             return
-        states = _states_of_children(server.pid)
+        states = set(_children(server.pid).values())
         had = had or bool(states)
         gone = gone + 1 if had and not states and job.all_python else 0
         # A model whose process was killed or stopped is never unloaded.
         dead = dead + 1 if states and states <= {"Z", "T"} else 0
 
 
-def _states_of_children(process: int) -> set[str]:
-    states = set()
+def _children(process: int) -> dict[int, str]:
+    """The children of a process, and their states."""
+    found = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # It has ended.
-            state, parent = file.read_text().rpartition(") ")[2].split()[:2]
+            # Before the last ")" is a name, which may be any bytes.
+            state, parent = file.read_bytes().rpartition(b") ")[2].split()[:2]
             if int(parent) == process:
-                states.add(state)
-    return states
+                found[int(file.parent.name)] = state.decode()
+    return found
 
 
 def _clean(server: subprocess.Popen[bytes], job: Job) -> None:
@@ -153,6 +155,9 @@ def _clean(server: subprocess.Popen[bytes], job: Job) -> None:
     server.wait()
     with contextlib.suppress(ChildProcessError):
         while True:
+            # Those that left the server's group are children of this process by now.
+            for child in _children(os.getpid()):
+                os.kill(child, signal.SIGKILL)
             os.wait()
     for region in SHARED_MEMORY.glob(job.shm_prefix + "*"):
         region.unlink(missing_ok=True)

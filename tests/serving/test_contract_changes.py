@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from serving import (
     AsyncEnsembleClient,
     ColumnError,
+    DtypeError,
     EnsembleClient,
     InvalidRequestError,
     ServerUnavailableError,
@@ -19,6 +20,7 @@ from serving import (
     scoring,
 )
 from serving.connection.calls import AsyncConnection, Connection
+from workflow.wire.format import WireColumn, dump_columns
 
 TYPES = {"TYPE_INT64": TensorProto.INT64, "TYPE_FP32": TensorProto.FLOAT}
 ROWS = {"id": [3, 4], "other": [5, 6]}
@@ -100,6 +102,80 @@ def test_the_error_is_that_of_the_new_contract(change, server):
         change("other")
         with pytest.raises(ColumnError, match="other"):
             client.predict({"id": [3]})
+
+
+def answers_of(url, name, is_async, *steps):
+    """What one client answers to tables, with something done before each of them."""
+
+    async def ask():
+        async with AsyncEnsembleClient(url, name) as client:
+            answers = []
+            for act, data in steps:
+                act()
+                answers.append(lists(await client.predict(data)))
+            return answers
+
+    if is_async:
+        return asyncio.run(ask())
+    with EnsembleClient(url, name) as client:
+        answers = []
+        for act, data in steps:
+            act()
+            answers.append(lists(client.predict(data)))
+        return answers
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_table_may_fit_the_new_contract_alone(change, server, is_async):
+    change("id")
+    steps = [
+        (lambda: None, {"id": [3]}),
+        (lambda: change("other"), {"other": [5]}),
+        (lambda: change("other", "same", "TYPE_FP32"), {"other": [0.5]}),
+    ]
+    answers = answers_of(server.grpc_url, "changing", is_async, *steps)
+    assert answers == [{"same": [[3]]}, {"same": [[5]]}, {"same": [[0.5]]}]
+
+
+@pytest.fixture
+def optional(repository, server):
+    """Loads a version of a model that gives a column back, which may have nulls or not."""
+    folder = repository / "optional"
+
+    def run(version, *, nullable):
+        (folder / f"{version}").mkdir(parents=True)
+        tensors = [
+            [helper.make_tensor_value_info(name, TensorProto.INT64, ["N", 1])]
+            for name in ("id", "same")
+        ]
+        identity = helper.make_node("Identity", ["id"], ["same"])
+        graph = helper.make_graph([identity], "graph", *tensors)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        (folder / f"{version}" / "model.onnx").write_bytes(model.SerializeToString())
+        inputs = dump_columns([WireColumn("id", "int64", nullable=nullable)]).replace('"', '\\"')
+        (folder / "config.pbtxt").write_text(
+            'backend: "onnxruntime" instance_group [{ kind: KIND_CPU }]'
+            f"version_policy {{ specific {{ versions: {version} }} }}"
+            f'parameters {{ key: "inputs" value {{ string_value: "{inputs}" }} }}'
+            'input [{ name: "id" data_type: TYPE_INT64 dims: [-1, 1] }]'
+            'output [{ name: "same" data_type: TYPE_INT64 dims: [-1, 1] }]'
+        )
+        server.load("optional")
+
+    yield run
+    server.unload("optional")
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_the_code_for_null_is_no_number_of_a_version_without_nulls(optional, server, is_async):
+    optional(1, nullable=True)
+    steps = [
+        (lambda: None, {"id": [7, None]}),
+        (lambda: optional(2, nullable=False), {"id": [None]}),
+    ]
+    with pytest.raises(DtypeError, match="'id' holds a null"):
+        answers_of(server.grpc_url, "optional", is_async, *steps)
 
 
 LIMITED = 'parameters { key: "limits" value { string_value: "{\\"max_rows\\": 1}" } }'

@@ -26,6 +26,13 @@ def test_models_that_answer_are_healthy(server):
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+def test_a_check_needs_no_place_to_write(full_disk):
+    with full_disk(0):
+        result = check("--url", "http://127.0.0.1:1", "codes")
+    assert result.stderr.startswith("unhealthy: http")
+    assert result.stderr.count("\n") == 1
+
+
 def test_what_does_not_answer_is_unhealthy_in_one_line(server):
     for arguments, reason in (
         (("--url", server.http_url, "codes", "none"), "answered 4"),

@@ -76,7 +76,15 @@ def test_http_uses_its_connection_again(server):
 
 
 @pytest.mark.parametrize(
-    "bad", ["ftp://localhost:1", "localhost", "localhost:port", "grpc://a:1/b"]
+    "bad",
+    [
+        "ftp://localhost:1",
+        "localhost",
+        "localhost:port",
+        "grpc://a:1/b",
+        "http://127..0.0.1:1",
+        "http://localhost:1/größe",
+    ],
 )
 def test_an_address_that_names_no_server(bad):
     with pytest.raises(ClientError, match="Expected the address of a server, for example"):

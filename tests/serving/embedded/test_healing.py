@@ -1,6 +1,7 @@
 """A server that repairs itself: processes of it are killed or stopped, and it answers again."""
 
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -69,6 +70,18 @@ def test_it_answers_again(healed, process_of, wait_for, name, sent):
     wait_for(lambda: hit not in processes(identity_of(healed)))
     restarts = healed.log_path.read_text().count("Started GRPCInferenceService") - starts
     assert restarts == (name == "tritonserver")
+
+
+def test_a_system_may_remove_old_temporary_files(repository, wait_for):
+    with TritonServer(repository, ["network"], heal=True) as server:
+        identity, address = identity_of(server), server.grpc_url
+        (pid,) = [p for p, n in processes(identity).items() if n == "tritonserver"]
+        shutil.rmtree(server.log_path.parent)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not processes(identity))
+        wait_for(server.is_ready, seconds=60)
+        assert server.grpc_url == address
+    shutil.rmtree(server.log_path.parent)
 
 
 def hit_models(server, wait_for, sent):
