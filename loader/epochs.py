@@ -101,7 +101,7 @@ class Epochs:
                 "Lower batch_size."
             )
         self._made_in = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # `seed_fn` is called under it, and may ask for the state
         self._seed = settings.seed
         self._next = self._start_of(0)
         self._progress = Progress()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -162,7 +162,9 @@ def make_share(
     return Share(int(size), int(rank))
 
 
-def rows_in_buffer(source: ReadableFiles, buffer_size: Any, batch_size: int, budget: Budget) -> int:
+def rows_in_buffer(
+    source: ReadableFiles, buffer_size: Any, batch_size: int, budget: Budget, padding: int = 0
+) -> int:
     """The number of rows that may be decoded at once; never less than a batch.
 
     Args:
@@ -170,6 +172,7 @@ def rows_in_buffer(source: ReadableFiles, buffer_size: Any, batch_size: int, bud
         buffer_size: a fraction of the device's memory below 1, bytes from 1 on.
         batch_size: rows in a batch.
         budget: the demands on the memory. The fixed part takes at most half of the buffer.
+        padding: bytes that the padded lists of a row take.
 
     Raises:
         LoaderError: a size that is not above 0, or data without rows.
@@ -179,12 +182,36 @@ def rows_in_buffer(source: ReadableFiles, buffer_size: Any, batch_size: int, bud
             "Expected buffer_size as a fraction of memory below 1, or as bytes, a finite number from 1 on. "
             f"Received: {buffer_size!r}."
         )
-    rows = sum(group.rows for group in source.row_groups)
-    if not rows:
+    if not source.row_groups:
         raise LoaderError(
             "Expected data with rows. Received: none in any file. Check what wrote them."
         )
     nbytes = buffer_size if buffer_size >= 1 else buffer_size * budget.memory
     nbytes = max(nbytes - budget.fixed, nbytes / 2)
-    row_bytes = max(group.nbytes / group.rows for group in source.row_groups) + budget.place
-    return max(int(nbytes / budget.copies / max(row_bytes, 1)), batch_size)
+    sizes = [
+        (max(group.nbytes / group.rows + budget.place + padding, 1), group.rows)
+        for group in source.row_groups
+    ]
+    return max(_rows_in(nbytes / budget.copies, sizes), batch_size)
+
+
+def _rows_in(nbytes: float, sizes: Sequence[tuple[float, int]]) -> int:
+    """The number of rows, whichever they are, that take at most `nbytes`.
+
+    The largest rows count by their number: a few long lists in a short row group do not make all others
+    as large.
+
+    Args:
+        nbytes: the bytes.
+        sizes: for each row group the bytes of a row, and its number of rows.
+
+    Example:
+        >>> _rows_in(1000, [(1, 5000), (100, 2)])
+        802
+    """
+    found, left = 0, nbytes
+    for size, rows in sorted(sizes, reverse=True):
+        if size * rows > left:
+            return found + int(left / size)
+        found, left = found + rows, left - size * rows
+    return int(nbytes / (nbytes - left) * found)

@@ -82,7 +82,7 @@ class EpochDataset(LoaderMethods, SizedDataset):
             >>> model.fit(train.repeat(), steps_per_epoch=1000, epochs=50)  # doctest: +SKIP
         """
         del name
-        epochs = None if count in {None, -1} else check_counts(count=count)[0]
+        epochs = None if count in (None, -1) else check_counts(count=count)[0]
         return self._repeated_epochs(epochs)
 
     def as_dataset(self) -> tf.data.Dataset:

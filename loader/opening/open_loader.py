@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from loader.batches.batches import BlockSource
@@ -13,6 +15,7 @@ from loader.batches.prefetch import Wait, wait_without_limit
 from loader.batches.process import expect_polars
 from loader.epochs import Epochs, Settings
 from loader.files.layout import (
+    BatchColumn,
     BatchLayout,
     batch_schema,
     fixed_widths,
@@ -35,6 +38,7 @@ from loader.order.epoch_plan import split_row_groups
 from loader.order.mixing import plan_mixing
 from loader.read.cpu_blocks import HostBlocks
 from loader.read.source import FrameData, ParquetData, open_data
+from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import Schema
 
 # Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, one that is
@@ -42,6 +46,11 @@ from workflow.schema.schema import Schema
 # batches, and one being cut. Row groups of objects that wait to be decoded are compressed,
 # and do not count: the order of rows is that of local files.
 _COPIES = 8
+# Limits of a container's memory, of cgroups 2 and 1.
+_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 class BatchMaker(Protocol):
@@ -117,7 +126,6 @@ def open_host(data: Data, transport: BatchMaker, *, only_reads: bool = False) ->
     Raises:
         LoaderError: options that the reader does not accept.
     """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     reader = data.data.reader(data.layout, data.reader_kwargs, data.source)
     fetcher = data.source.fetcher
     # Objects' row groups are fetched whole. Where other rows stand in for a damaged row group, the
@@ -125,7 +133,16 @@ def open_host(data: Data, transport: BatchMaker, *, only_reads: bool = False) ->
     parts = fetcher is None and data.source.skipped is None
     borrows = isinstance(data.data, FrameData) and not only_reads
     blocks = HostBlocks(reader, data.layout, fetcher, reads_parts=parts, borrows=borrows)
-    return OpenedDevice("cpu", blocks, transport, Budget(memory, _COPIES, place=4))
+    return OpenedDevice("cpu", blocks, transport, Budget(_host_memory(), _COPIES, place=4))
+
+
+def _host_memory() -> int:
+    """Bytes of memory that this process may take: those of the machine, or its container's limit."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no such file; "max" for no limit
+            memory = min(memory, int(limit.read_text()))
+    return memory
 
 
 def arguments_in(constructor: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +208,8 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     widths = fixed_widths(sparse_names, sparse_max, data.schema)
     layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)
     device = open_device(Data(data, source, layout, reader_kwargs, decode_timeout))
-    max_rows = rows_in_buffer(source, buffer_size, batch_size, device.budget)
+    padding = sum(map(_padded_bytes, layout.columns))
+    max_rows = rows_in_buffer(source, buffer_size, batch_size, device.budget, padding)
     pieces = split_row_groups(source.row_groups, max_rows)
     settings = Settings(
         batch_size=batch_size,
@@ -214,3 +232,9 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait, digest)
     schema = batch_schema(layout, names, data.schema)
     return Opened(epochs, device, layout, schema)
+
+
+def _padded_bytes(column: BatchColumn) -> int:
+    """Bytes that a row of a padded column takes; 0 for other columns."""
+    itemsize = DTYPES[column.type.dtype].numpy.itemsize
+    return (column.width or 0) * itemsize if column.is_padded else 0

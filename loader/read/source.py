@@ -120,6 +120,9 @@ def open_data(
         if paths is None:
             objects.expect_used()
             frame, conflicts = read_frame(data)
+            if not isinstance(data, pl.DataFrame | pl.LazyFrame):
+                # Copied: Polars borrows arrays, which their owner may write to.
+                frame = frame.select(pl.all().gather(pl.int_range(pl.len())))
             with polars_errors("The frame cannot be read"):
                 return FrameData(frame.collect(), conflicts, schema)
         _expect_no_text(paths)

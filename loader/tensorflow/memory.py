@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import warnings
@@ -85,12 +86,15 @@ def _number(name: str, variable: str, value: Any, default: float) -> float:
     if value is None:
         value = os.environ.get(variable, default)
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
         raise LoaderError(
             f"Expected {name}, or the environment variable {variable}, as a number. "
             f"Received: {value!r}."
-        ) from None
+        )
+    return number
 
 
 def gpu_megabytes() -> float:

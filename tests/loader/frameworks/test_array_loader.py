@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from loader import ArrayLoader, KerasSequenceLoader, LoaderError
@@ -216,3 +217,23 @@ def test_batches_that_are_changed_leave_the_frame_as_it_was(kind, shuffle):
     assert sum(x["genres"][0].sum() for x, _ in found) == 3 * rows * (3 * rows - 1) // 2
     assert sum(y.sum() for _, y in found) == rows
     assert np.array_equal(np.asarray(frame["price"]), np.arange(rows, dtype=np.float32))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "numpy", "arrow", "arrow lists"])
+def test_data_that_is_changed_later_leaves_the_batches_as_they_were(kind):
+    values = np.arange(8.0)
+    if kind == "pandas":
+        data = frame = pd.DataFrame({"a": values})
+    elif kind == "numpy":
+        data = {"a": values}
+    elif kind == "arrow":
+        data = pa.table({"a": values})
+    else:
+        data = pa.table({"a": pa.ListArray.from_arrays([*range(0, 10, 2)], pa.array(values))})
+    loader = ArrayLoader(data, 8, cat_names=["a"], shuffle=False)
+    if kind == "pandas":
+        frame.loc[:, "a"] = -1.0
+    values[:] = -1
+    found = next(loader)["a"]
+    found = found[0] if isinstance(found, tuple) else found
+    np.testing.assert_array_equal(found.ravel(), np.arange(8.0))

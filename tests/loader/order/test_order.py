@@ -27,6 +27,15 @@ def test_seed_fn_is_asked_once_an_epoch(make, users):
     assert users(make(seed=None, seed_fn=lambda: 10)) == first
 
 
+@pytest.mark.timeout(60)
+def test_a_seed_fn_may_ask_for_the_epoch(make, users):
+    loader = make(seed=None, seed_fn=lambda: 10 + loader.get_state()["epoch"])
+    epochs = [users(loader), users(loader)]
+    seeds = iter([10, 11])
+    same = make(seed=None, seed_fn=lambda: next(seeds))
+    assert [users(same), users(same)] == epochs
+
+
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"parts_per_chunk": 4}])
 @pytest.mark.parametrize("taken", [0, 1, 5, 15])
 def test_resume_goes_on_with_the_identical_stream(make, users, taken, options):

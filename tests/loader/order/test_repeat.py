@@ -105,7 +105,7 @@ def test_nothing_stays_open(make):
     assert readers() <= before
 
 
-@pytest.mark.parametrize("count", [0, -2, 1.5, "2"])
+@pytest.mark.parametrize("count", [0, -2, 1.5, "2", [2], tf.constant(2)], ids=str)
 def test_a_count_that_makes_no_sense(make, count):
     with pytest.raises(LoaderError, match="count as a whole number of at least 1"):
         make().repeat(count)

@@ -24,7 +24,7 @@ def test_without_a_gpu_nothing_happens(monkeypatch):
     assert configure_tensorflow() is None
 
 
-@pytest.mark.parametrize("value", ["half", "", "-1", "0"])
+@pytest.mark.parametrize("value", ["half", "", "-1", "0", "nan", "inf"])
 def test_values_that_make_no_sense(monkeypatch, value):
     monkeypatch.setenv("TF_MEMORY_ALLOCATION", value)
     with pytest.raises(LoaderError, match=r"memory_allocation.*Received"):
@@ -33,7 +33,7 @@ def test_values_that_make_no_sense(monkeypatch, value):
         configure_tensorflow(memory_allocation=value)
 
 
-@pytest.mark.parametrize(("buffer_size", "rows"), [(6e6, 10_000), (12e6, 20_000), (1, 64)])
+@pytest.mark.parametrize(("buffer_size", "rows"), [(6e6, 14_285), (12e6, 28_571), (1, 64)])
 def test_rows_in_buffer(buffer_size, rows):
     source = ReadableFiles(
         {}, [RowGroup("a", 0, 0, 500, 50_000), RowGroup("a", 1, 500, 500, 20_000)]
@@ -41,8 +41,17 @@ def test_rows_in_buffer(buffer_size, rows):
     budget = Budget(10**9, copies=6)
     assert rows_in_buffer(source, buffer_size, 64, budget) == rows
     half = rows_in_buffer(source, 0.5, 64, budget)
-    assert half == pytest.approx(10**9 / 2 / 6 / 100, abs=1)
+    assert half == pytest.approx(10**9 / 2 / 6 / 70, abs=1)
     assert half == pytest.approx(2 * rows_in_buffer(source, 0.25, 64, budget), abs=1)
+
+
+def test_a_long_list_in_a_short_row_group_does_not_shrink_the_others():
+    source = ReadableFiles(
+        {}, [RowGroup("a", 0, 0, 1_000_000, 10_000_000), RowGroup("a", 1, 1_000_000, 1, 800_000)]
+    )
+    # Any 320,001 rows take at most a quarter of the 16 MB.
+    assert rows_in_buffer(source, 16e6, 64, Budget(10**9, 4)) == 320_001
+    assert rows_in_buffer(source, 16e6, 64, Budget(10**9, 4), padding=30) == 1 + 3_199_970 // 40
 
 
 def test_what_libraries_take_counts_as_a_part_of_the_buffer():
