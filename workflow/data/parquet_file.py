@@ -204,6 +204,8 @@ def _reason(file: AnyPath, error: BaseException) -> str:
     """The reason why a file's schema cannot be read."""
     if isinstance(error, _ColumnTypeError | pa.ArrowNotImplementedError):
         return f"{first_line(error)}. Cast the column before it is written."
+    if isinstance(error, pl.exceptions.DuplicateError):
+        return f"{first_line(error)}. Write each column under a name of its own."
     try:
         start, end, size = _ends(file)
     except OSError as unread:
