@@ -21,6 +21,7 @@ from training.layers.numbers import number_count, number_rows, widths_of
 from training.layers.takes_lists import TakesLists
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import plain
 
 AGGREGATIONS = ("concat", "stack")
 
@@ -114,9 +115,10 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
             embedding_sizes, combiner = found.sizes, found.combiners
             indicators, continuous, shared = found.indicators, found.numbers, found.shared
         self.continuous = widths_of(continuous)
-        self.indicators = [(name, rows) for name, rows in (indicators or {}).items()]
+        self.indicators = [(name, plain(rows)) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
         self.embeddings_initializer = initializer_of(embeddings_initializer)
+        embedding_sizes = plain(embedding_sizes)
         check_sizes(embedding_sizes)
         self._check(embedding_sizes)
         self._validate_ids = validate_ids
