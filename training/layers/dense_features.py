@@ -118,16 +118,16 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         self.indicators = [(name, plain(rows)) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
         self.embeddings_initializer = initializer_of(embeddings_initializer)
-        embedding_sizes = plain(embedding_sizes)
-        check_sizes(embedding_sizes)
-        self._check(embedding_sizes)
+        sizes: Mapping[str, tuple[int, int]] = plain(embedding_sizes)
+        check_sizes(sizes)
+        self._check(sizes)
         self._validate_ids = validate_ids
         # XLA compiles for fixed shapes, which lists change in each batch, and drops checks.
         self.supports_jit = not self.indicators and set(self.continuous.values()) <= {None, 1}
         self.embeddings = None
-        if embedding_sizes:
+        if sizes:
             self.embeddings = EmbeddingCollection(
-                embedding_sizes,
+                sizes,
                 combiner,
                 self.embeddings_initializer,
                 validate_ids,

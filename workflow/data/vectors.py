@@ -89,7 +89,8 @@ def read_vectors(
     """
     if isinstance(table, np.ndarray):
         # Without the values below the mask of a masked array; of other types it is refused.
-        matrix = np.ma.filled(table, np.nan) if table.dtype.kind == "f" else table
+        filled: Any = np.ma.filled  # numpy has no types for it
+        matrix = filled(table, np.nan) if table.dtype.kind == "f" else table
         named = _series(ids, {})
     elif _ending(table) == ".npy":
         named, matrix = _series(ids, {}), _npy(Path(table))
@@ -202,7 +203,8 @@ def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:
             )
         ids = _npy(Path(ids))
     if isinstance(ids, np.ma.MaskedArray):
-        ids = ids.tolist()  # with None for what is masked
+        masked: Any = ids  # likewise
+        ids = masked.tolist()  # with None for what is masked
     try:
         return pl.Series("ids", np.array(ids) if isinstance(ids, np.ndarray) else ids, strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
