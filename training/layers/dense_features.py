@@ -21,6 +21,7 @@ from training.layers.numbers import number_count, number_rows, widths_of
 from training.layers.takes_lists import TakesLists
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import plain
 
 AGGREGATIONS = ("concat", "stack")
 
@@ -114,18 +115,19 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
             embedding_sizes, combiner = found.sizes, found.combiners
             indicators, continuous, shared = found.indicators, found.numbers, found.shared
         self.continuous = widths_of(continuous)
-        self.indicators = [(name, rows) for name, rows in (indicators or {}).items()]
+        self.indicators = [(name, plain(rows)) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
         self.embeddings_initializer = initializer_of(embeddings_initializer)
-        check_sizes(embedding_sizes)
-        self._check(embedding_sizes)
+        sizes: Mapping[str, tuple[int, int]] = plain(embedding_sizes)
+        check_sizes(sizes)
+        self._check(sizes)
         self._validate_ids = validate_ids
         # XLA compiles for fixed shapes, which lists change in each batch, and drops checks.
         self.supports_jit = not self.indicators and set(self.continuous.values()) <= {None, 1}
         self.embeddings = None
-        if embedding_sizes:
+        if sizes:
             self.embeddings = EmbeddingCollection(
-                embedding_sizes,
+                sizes,
                 combiner,
                 self.embeddings_initializer,
                 validate_ids,

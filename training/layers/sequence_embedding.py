@@ -78,7 +78,8 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
 
     def call(self, sequence: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The vectors and the mask; see the class."""
-        ids = tf.concat([sequence, tf.cast(target, sequence.dtype)], axis=1)
+        # One dtype may be too narrow for the ids of the other.
+        ids = tf.concat([tf.cast(sequence, tf.int64), tf.cast(target, tf.int64)], axis=1)
         present = tf.concat([sequence != 0, tf.ones_like(target, tf.bool)], axis=1)
         count = tf.reduce_sum(tf.cast(sequence != 0, tf.int32), axis=1, keepdims=True)
         distance = tf.maximum(count - tf.range(self.length), 0)

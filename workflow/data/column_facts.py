@@ -110,25 +110,28 @@ def _of_files(table: ParquetTable, columns: Schema) -> tuple[int, dict[str, Colu
     schemas = FooterSchemas()
     for file in files:
         for chunk in _chunks(file, schemas):
-            if chunk.path_in_schema in columns:
-                chunks[chunk.path_in_schema].append(chunk.statistics)
-    sample, of_folders = _sample(table, columns, rows), _nulls_of_folders(files)
+            name = chunk.path_in_schema
+            # Those without rows or without a type have no statistics.
+            if name in columns and chunk.num_values and file.schema.get(name, pl.Null) != pl.Null:
+                chunks[name].append(chunk.statistics)
+    sample, nulls = _sample(table, columns, rows), _whole_nulls(files)
     return rows, {
         column.name: sample[column.name]
         if column.is_list
         else _of_statistics(
-            column, chunks[column.name], rows, sample.get(column.name), of_folders[column.name]
+            column, chunks[column.name], rows, sample.get(column.name), nulls[column.name]
         )
         for column in columns.columns
     }
 
 
-def _nulls_of_folders(files: Sequence[ParquetFile]) -> Counter[str]:
-    """The number of rows for which the names of folders say that a column is null."""
+def _whole_nulls(files: Sequence[ParquetFile]) -> Counter[str]:
+    """The number of rows of files in which a column is null, by its type or the name of a folder."""
     nulls: Counter[str] = Counter()
     for file in files:
-        for name, text in file.keys:
-            if text is None and name not in file.schema:
+        keys = {name: pl.Null if text is None else pl.String for name, text in file.keys}
+        for name, dtype in (keys | file.schema).items():
+            if dtype == pl.Null:
                 nulls[name] += file.rows
     return nulls
 
@@ -145,12 +148,12 @@ def _of_statistics(
     chunks: Sequence[Any],
     rows: int,
     sample: ColumnFacts | None,
-    of_folders: int,
+    whole_nulls: int,
 ) -> ColumnFacts:
-    """Facts from the statistics of column chunks, and nulls in the names of folders."""
+    """Facts from the statistics of column chunks, and nulls of files in which all are null."""
     if not all(one is not None and one.has_null_count for one in chunks):
         return replace(sample, nulls=None) if sample else ColumnFacts(rows, None)
-    nulls = sum(one.null_count for one in chunks) + of_folders
+    nulls = sum(one.null_count for one in chunks) + whole_nulls
     if not _is_number(column):
         return ColumnFacts(rows, nulls)
     # The statistics of floats count no NaN, and some writers leave out the range beside one.

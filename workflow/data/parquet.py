@@ -175,7 +175,7 @@ class ParquetTable:
         """The type of integers that a column of integers and of floats can have, if there is one."""
         types = {file.schema.get(name) for file in self.files} - {pl.Null()}
         kinds = {None if dtype is None else element_type(dtype) for dtype in types} - {pl.Null()}
-        is_list = {isinstance(dtype, pl.List) for dtype in types}
+        is_list = {isinstance(dtype, pl.List | pl.Array) for dtype in types}
         if not {pl.Int64, pl.Float64} <= kinds <= _WITH_FLOATS or len(is_list) > 1:
             return None
         floats = copy.copy(self)
@@ -244,10 +244,13 @@ class ParquetTable:
     def _hive_schema(self, own: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
         """The types of the keys in all files' paths, if one scan of Polars can read them; else none."""
         wanted = {name for file in own for name, _ in file.keys} & self.schema.keys()
-        if not self._one_scan or not wanted or any(wanted & file.schema.keys() for file in own):
+        if not self._one_scan or not wanted:
             return {}
-        names = names_for_polars([file.path.parts for file in own])
-        return {name: self._key_types.get(name, pl.String()) for name in names or ()}
+        names = names_for_polars([file.path.parts for file in own]) or []
+        # Polars would take the name of a folder, of one above the data too, for a column of a file.
+        if any(name in file.schema for file in own for name in names):
+            return {}
+        return {name: self._key_types.get(name, pl.String()) for name in names}
 
     def _read_as(
         self, file: ParquetFile, hive: Mapping[str, pl.DataType]

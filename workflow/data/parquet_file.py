@@ -202,8 +202,14 @@ _READERS = {b"Obj": "read_avro", b"ARRO": "scan_ipc", b"{": "scan_ndjson", b"[":
 
 def _reason(file: AnyPath, error: BaseException) -> str:
     """The reason why a file's schema cannot be read."""
-    if isinstance(error, _ColumnTypeError | pa.ArrowNotImplementedError):
-        return f"{first_line(error)}. Cast the column before it is written."
+    repeats = isinstance(error, pl.exceptions.DuplicateError)
+    if repeats or isinstance(error, _ColumnTypeError | pa.ArrowNotImplementedError):
+        remedy = (
+            "Write each column under another name"
+            if repeats
+            else "Cast the column before it is written"
+        )
+        return f"{first_line(error)}. {remedy}."
     try:
         start, end, size = _ends(file)
     except OSError as unread:

@@ -88,7 +88,10 @@ def read_vectors(
                [3., 4.]], dtype=float32)
     """
     if isinstance(table, np.ndarray):
-        named, matrix = _series(ids, {}), table
+        # Without the values below the mask of a masked array; of other types it is refused.
+        filled: Any = np.ma.filled  # numpy has no types for it
+        matrix = filled(table, np.nan) if table.dtype.kind == "f" else table
+        named = _series(ids, {})
     elif _ending(table) == ".npy":
         named, matrix = _series(ids, {}), _npy(Path(table))
     elif _ending(table) == ".safetensors":
@@ -199,6 +202,9 @@ def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:
                 f"Received: {str(ids)!r}. The tensors are: {listed(tensors) or 'none'}."
             )
         ids = _npy(Path(ids))
+    if isinstance(ids, np.ma.MaskedArray):
+        masked: Any = ids  # likewise
+        ids = masked.tolist()  # with None for what is masked
     try:
         return pl.Series("ids", np.array(ids) if isinstance(ids, np.ndarray) else ids, strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
@@ -258,7 +264,8 @@ def _expect_matrix(where: str, matrix: Array) -> None:
 
 def _expect_ids(where: str, ids: pl.Series, rows: int) -> None:
     try:
-        kind = column_schema("ids", ids.dtype).info.kind
+        found = column_schema("ids", ids.dtype)
+        kind = "list" if found.is_list else found.info.kind
     except SchemaError:
         kind = str(ids.dtype)
     if kind not in ("int", "uint", "string") or ids.dtype.is_temporal():

@@ -36,6 +36,18 @@ def test_columns_stand_in_the_order_of_the_arguments():
     assert layer.compute_output_shape(shapes) == result.shape
 
 
+def test_sizes_may_be_numbers_of_numpy(tmp_path):
+    """As the maximum of a column of pandas is one."""
+    columns = {name: keras.Input((1,), name=name, dtype="int64") for name in ("user", "city")}
+    layer = DenseFeatures({"user": (np.int64(6), np.int32(3))}, indicators={"city": np.int64(4)})
+    model = keras.Model(columns, layer(columns))
+    model.save(tmp_path / "model.keras")
+    ids = {"user": tf.constant([[2]]), "city": tf.constant([[3]])}
+    expected = [[*layer.embedding_tables["user"].numpy()[2], 0, 0, 0, 1]]
+    for each in (model, keras.models.load_model(tmp_path / "model.keras")):
+        np.testing.assert_allclose(each(ids), expected, rtol=1e-6)
+
+
 def test_tables_of_equal_size_start_out_different():
     layer = DenseFeatures(SIZES)
     layer.build()

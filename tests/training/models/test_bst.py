@@ -35,6 +35,17 @@ def test_vectors_have_the_position_of_their_distance_to_the_target():
     assert mask.numpy().tolist() == [[1, 1, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1]]
 
 
+@pytest.mark.parametrize("dtypes", [("int8", "int16"), ("int16", "int8")])
+def test_ids_of_the_sequence_may_be_narrower_than_those_of_the_target(dtypes):
+    """200 as int8 was -56, and so an unknown id, without a word."""
+    layer = layers.SequenceEmbedding(300, 4, length=2)
+    sequence, target = ([[5, 7]], [[200]]) if dtypes[0] == "int8" else ([[200, 7]], [[5]])
+    x, _ = layer(*map(tf.constant, (sequence, target), dtypes))
+    vectors, positions = layer.items.table.numpy(), layer.positions.numpy()
+    expected = vectors[[*sequence[0], *target[0]]] + positions[[2, 1, 0]]
+    np.testing.assert_allclose(x[0], expected, rtol=1e-6)
+
+
 def test_a_block_is_the_papers_formula():
     keras.utils.set_random_seed(0)
     model = models.bst(SIZES, sequence="recent", target="item", length=3, **SMALL)

@@ -8,10 +8,12 @@ import subprocess
 import sys
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from damaged import damage_rows
 
-from loader import KerasSequenceLoader
+from loader import KerasSequenceLoader, LoaderError
 from workflow import Workflow, WorkflowError, ops
 from workflow.data.parquet import ParquetTable, common_type
 from workflow.data.parquet_file import ParquetFile
@@ -240,6 +242,16 @@ def test_ids_that_are_floats_in_some_files_are_integers(tmp_path, client, lists)
         assert made["id"].to_list() == [3, 2**60, 3, 7, 3, 7, 7, -(2**53)]
 
 
+def test_arrays_that_are_floats_in_some_files_are_lists_of_integers(tmp_path):
+    """It was an error of Polars, whether the column was used or not."""
+    for number, (own, dtype) in enumerate((([[1, 2]], pl.Int64), ([[3.0, None]], pl.Float64))):
+        rows = {"ids": pl.Series(own, dtype=pl.Array(dtype, 2)), "price": [float(number)]}
+        pl.DataFrame(rows).write_parquet(tmp_path / f"{number}.parquet")
+    rows = Source.of(tmp_path).select().frame.collect()
+    assert rows["ids"].to_list() == [[1, 2], [3, None]]
+    assert rows["price"].to_list() == [0.0, 1.0]
+
+
 @pytest.mark.parametrize("value", [1.5, 2.0**53 + 2, float("inf")])
 @pytest.mark.parametrize("lists", [False, True])
 def test_floats_that_are_no_ids_are_an_error_that_names_their_file(tmp_path, value, lists):
@@ -358,6 +370,32 @@ def test_a_file_that_a_list_names_twice_counts_twice(two, tmp_path):
     assert (
         Workflow(IDS).fit([two, two / "a.parquet"]).transform([two, two]).collect().height == 2000
     )
+
+
+@pytest.mark.parametrize("above", ["shop=9", "price=x"])
+def test_a_folder_above_the_data_names_no_column_of_a_file(tmp_path, above):
+    """Polars takes the name of every folder of a path for a column, before that of the file."""
+    root = tmp_path / above / "raw"
+    for day, shops in (("1", [3, 4]), ("2", [5])):
+        folder = root / f"day={day}"
+        folder.mkdir(parents=True)
+        rows = pl.DataFrame({"shop": shops, "price": [0.5] * len(shops)})
+        rows.write_parquet(folder / "a.parquet")
+    rows = Workflow("*" >> ops.FillMissing(0)).fit(root).transform(root).collect()
+    assert rows["shop"].to_list() == [3, 4, 5]
+    assert rows["price"].to_list() == [0.5] * 3
+    assert rows["day"].to_list() == [1, 1, 2]
+
+
+def test_a_name_of_two_columns_is_an_error_that_says_so(tmp_path):
+    """As of a join in pyarrow; it was a damaged footer."""
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["userId", "userId"])
+    pq.write_table(table, tmp_path / "0.parquet")
+    text = r"0\.parquet cannot be read as parquet: .*'userId' has more than one .*Write each column under"
+    with pytest.raises(WorkflowError, match=text):
+        Workflow(IDS).fit(tmp_path)
+    with pytest.raises(LoaderError, match=text):
+        KerasSequenceLoader(tmp_path, batch_size=1, cat_names=["userId"])
 
 
 def write_kinds(folder, count):

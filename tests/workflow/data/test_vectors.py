@@ -111,6 +111,19 @@ NAN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, MATRIX)
         ({"table": MATRIX, "ids": [1, 2, 1, 4]}, "each id once.*Received: 1 2 times"),
         ({"table": MATRIX, "ids": [1, None, 3, 4]}, "ids without null.*null in row 1"),
         ({"table": MATRIX, "ids": [1.0, 2, 3, 4]}, "integers or strings. Received: Float64"),
+        (
+            {"table": MATRIX, "ids": np.array([[1], [2], [3], [4]])},
+            "integers or strings.*Array.Int64",
+        ),
+        (
+            {"table": MATRIX, "ids": [["a"], ["b"], ["c"], ["d"]]},
+            "integers or strings.*List.String",
+        ),
+        ({"table": MATRIX, "ids": np.ma.masked_equal([1, 2, 3, 4], 2)}, "without null.*in row 1"),
+        (
+            {"table": np.ma.masked_equal(MATRIX, 1.75), "ids": IDS},
+            "finite.*nan at position 1 of id 7",
+        ),
         ({"table": MATRIX, "ids": [1, "b", 3, 4]}, "ids of one type"),
         ({"table": MATRIX, "ids": "id"}, "name of a tensor. Received: 'id'. The tensors are: none"),
         ({"table": {"v": [[1.0]]}, "ids": "id"}, "column of ids as ids. Received: 'id'.*are: v"),

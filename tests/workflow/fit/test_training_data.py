@@ -3,6 +3,7 @@
 import math
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -67,6 +68,16 @@ def test_nulls_in_the_names_of_folders_count(tmp_path):
     graph = (["day"] >> ops.Categorify()) + (["price"] >> ops.Normalize())
     found = Workflow(graph).fit(tmp_path).training_data
     assert {name: column.nulls for name, column in found.columns.items()} == {"day": 3, "price": 1}
+
+
+def test_files_without_rows_or_without_a_type_count(tmp_path):
+    """As of a day without sales, and of pandas where all values are missing; no fact was known."""
+    counts = pa.array([3, None, -4]), pa.array([], pa.int64()), pa.nulls(2)
+    for number, own in enumerate(counts):
+        pq.write_table(pa.table({"count": own}), tmp_path / f"{number}.parquet")
+    found = Workflow(["count"] >> ops.Normalize()).fit(tmp_path).training_data
+    count = found.columns["count"]
+    assert (found.rows, count.nulls, count.minimum, count.maximum) == (5, 3, -4, 3)
 
 
 def test_a_sample_of_many_row_groups_is_scaled(tmp_path, monkeypatch):
