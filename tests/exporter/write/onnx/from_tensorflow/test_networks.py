@@ -140,6 +140,7 @@ class Unusual(keras.layers.SimpleRNNCell):
         return tf.math.igamma(tf.ones_like(output), tf.abs(output)), states
 
 
+@pytest.mark.long
 def test_operations_inside_a_loop_are_named_where_they_are_refused():
     x, vectors = embedded(2)
     network = keras.Model({"x": x}, {"y": keras.layers.RNN(Unusual(2))(vectors)})
@@ -185,7 +186,7 @@ def convolving_network():
 def recurrent_network():
     """A loop with kernels that are large enough to be left out of the conversion."""
     x, vectors = embedded(256)
-    return keras.Model({"x": x}, {"y": keras.layers.GRU(40)(vectors)})
+    return keras.Model({"x": x}, {"y": keras.layers.SimpleRNN(128)(vectors)})
 
 
 def dense_network():
