@@ -199,9 +199,8 @@ def _with_offsets(model: OnnxModel) -> OnnxModel:
     graph = model.proto.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     uses = Counter(name for node in graph.node for name in node.input)
-    inside = taken_inside(graph.node)
-    uses.update(inside)
-    kept = inside | {tensor.name for tensor in graph.output}
+    kept = taken_inside(graph.node) | {tensor.name for tensor in graph.output}
+    uses.update(kept)
     made_by = {name: node for node in graph.node for name in node.output}
     names = {}
     for node in graph.node:

@@ -7,6 +7,7 @@ afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,8 @@ def freeze(function: Any) -> FrozenGraph:
     for node in graph.node:
         if node.name in large:
             _make_input(node, large[node.name])
+        elif node.op in ("While", "StatelessWhile"):
+            _correct_shapes(node, large)
     outputs = [tensor.name for tensor in function.outputs]
     return FrozenGraph(graph, outputs, {f"{name}:0": v for name, v in large.items()})
 
@@ -70,6 +73,13 @@ def _large_variables(function: Any) -> dict[str, Any]:
         for variable in function.graph.variables
         if np.prod(variable.shape) * variable.dtype.size > LARGE and id(variable.handle) in names
     }
+
+
+def _correct_shapes(loop: Any, large: Mapping[str, Any]) -> None:
+    """Give what a loop takes and returns the shape of the variable, where it has that of the zero."""
+    for name, shape in zip(loop.input, loop.attr["output_shapes"].list.shape, strict=True):
+        if name in large:
+            shape.CopyFrom(large[name].shape.as_proto())
 
 
 def _make_input(node: Any, variable: Any) -> None:

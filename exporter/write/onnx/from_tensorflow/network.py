@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from exporter.errors import ExportError
 from exporter.write.onnx.from_tensorflow.canonical import canonical
 from exporter.write.onnx.from_tensorflow.freeze_network import FrozenGraph, freeze
 from exporter.write.onnx.from_tensorflow.tf2onnx_fixes import HANDLERS
-from exporter.write.onnx.model import OnnxModel, Table, rename
+from exporter.write.onnx.model import OnnxModel, Table, rename, subgraphs
 from training.network.network import TensorFlowNetwork
 from training.quiet import quiet
 from workflow.errors import in_a_line
@@ -99,6 +99,8 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
                 output_names=frozen.outputs,
                 opset=OPSET,
                 custom_op_handlers=HANDLERS,
+                # Those that the optimiser must not see, without which paddings would be wrong.
+                shape_override={name: [*v.shape] for name, v in frozen.tables.items()},
             )
     except ExportError:
         raise
@@ -131,7 +133,7 @@ def _expect_standard(model: onnx.ModelProto) -> None:
     unknown = sorted(
         {
             node.op_type
-            for node in model.graph.node
+            for node in _nodes(model.graph)
             if node.domain or not onnx.defs.has(node.op_type, OPSET)
         }
     )
@@ -140,3 +142,11 @@ def _expect_standard(model: onnx.ModelProto) -> None:
             "Expected a network of operations that ONNX has. "
             f"Received: TensorFlow's {', '.join(unknown)}. {ADVICE}"
         )
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The operations of a graph, and those inside of its loops and branches."""
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from _nodes(inner)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.write.onnx import tabulate
 from exporter.write.onnx.model import OnnxModel
-from exporter.write.onnx.simplify import rows_agree
+from exporter.write.onnx.simplify import rows_agree, simplify
 from training import layers, models
 from workflow import Workflow, get_embedding_sizes, ops
 from workflow.expressions.polars.series import to_column
@@ -182,6 +182,30 @@ def test_columns_that_are_only_added_are_counted(odd, serve):
     for count in (0, 1, 2):
         with pytest.raises(Exception, match="ONNXRuntimeError"):
             served.run(tensors | {odd: tensors[odd][:count]})
+
+
+def test_numbers_are_not_added_to_ids_that_are_outputs_as_well():
+    encoder = (
+        "LabelEncoder<keys_tensor = int64[2] {5, 6}, values_tensor = int64[2] {1, 2}, "
+        "default_tensor = int64[1] {0}>"
+    )
+    graph = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 18, "ai.onnx.ml": 4]>
+        g (int64[n, 1] a, int64[n, 1] b) => (int64[n, 1] own, int64[n, 2] sum)
+        <int64[2] added = {{10, 20}}> {{
+            own = ai.onnx.ml.{encoder}(a)
+            other = ai.onnx.ml.{encoder}(b)
+            joint = Concat<axis = 1>(own, other)
+            moved = Add(joint, added)
+            sum = Abs(moved)
+        }}"""
+    )
+    made = simplify(OnnxModel(graph)).proto.SerializeToString()
+    session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
+    asked = {"a": np.array([[5], [7]]), "b": np.array([[6], [5]])}
+    own, sums = session.run(["own", "sum"], asked)
+    assert own.tolist() == [[1], [0]]
+    assert sums.tolist() == [[11, 22], [10, 21]]
 
 
 def test_ids_that_may_be_in_no_table_are_unknown(serve):

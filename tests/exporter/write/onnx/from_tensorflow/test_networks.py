@@ -132,6 +132,22 @@ def test_a_network_that_onnx_cannot_express_is_refused(runtime, export, tmp_path
     assert not (tmp_path / "models").exists()
 
 
+class Unusual(keras.layers.SimpleRNNCell):
+    """A cell of an operation that ONNX does not have."""
+
+    def call(self, *given, **options):
+        output, states = super().call(*given, **options)
+        return tf.math.igamma(tf.ones_like(output), tf.abs(output)), states
+
+
+@pytest.mark.long
+def test_operations_inside_a_loop_are_named_where_they_are_refused():
+    x, vectors = embedded(2)
+    network = keras.Model({"x": x}, {"y": keras.layers.RNN(Unusual(2))(vectors)})
+    with pytest.raises(ExportError, match=r"TensorFlow's Igamma\. Use runtime"):
+        network_to_onnx(KerasNetwork(network, {}))
+
+
 @pytest.mark.parametrize("runtime", ONNX)
 def test_a_network_of_strings_is_refused(runtime, export, tmp_path):
     word = keras.Input((1,), name="word", dtype="string")
@@ -150,6 +166,27 @@ def lists_network():
     )
     bag = layers.EmbeddingBag(30_000, 8, combiner="sqrtn", embeddings_initializer="normal")
     return keras.Model([values, nnzs], {"y": keras.layers.Dense(1)(bag((values, nnzs)))})
+
+
+def embedded(width):
+    x = keras.Input((3,), name="x", dtype="int32")
+    return x, keras.layers.Embedding(10, width)(x)
+
+
+def convolving_network():
+    """Convolutions with kernels that are large enough to be left out of the conversion."""
+    x, vectors = embedded(256)
+    lines = keras.layers.Conv1D(40, 3, padding="same")(vectors)
+    planes = keras.layers.Reshape((3, 4, 64))(vectors)
+    planes = keras.layers.Conv2D(48, 3, padding="same")(planes)
+    flat = keras.layers.Flatten
+    return keras.Model({"x": x}, {"lines": flat()(lines), "planes": flat()(planes)})
+
+
+def recurrent_network():
+    """A loop with kernels that are large enough to be left out of the conversion."""
+    x, vectors = embedded(256)
+    return keras.Model({"x": x}, {"y": keras.layers.SimpleRNN(128)(vectors)})
 
 
 def dense_network():
@@ -263,6 +300,8 @@ FEEDS = {
     "lists": (lists_network, {"x__values": [[1], [29_999], [3]], "x__nnzs": [[2], [0], [1]]}),
     "empty lists": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": [[0], [0]]}),
     "no rows": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": np.empty((0, 1))}),
+    "large kernels": (convolving_network, {"x": [[1, 2, 3], [9, 0, 9]]}),
+    "large kernels of a loop": (recurrent_network, {"x": [[1, 2, 3], [9, 0, 9]]}),
     "activations": (dense_network, {"x": [[-3.0], [0.0], [5.0]]}),
 }
 
