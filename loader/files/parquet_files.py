@@ -84,8 +84,12 @@ class ReadableFiles:
         return {str(file.path): file for file in self.table.files}
 
     def is_alike(self) -> bool:
-        """Whether every file contains each column itself, with its type."""
-        return all(_own_types(file, self.types) == self.types for file in self.files.values())
+        """Whether every file contains each column itself, with its type, also for cuDF."""
+        return all(
+            _own_types(file, self.types) == self.types
+            and self.types.keys().isdisjoint(file.unread_by_cudf)
+            for file in self.files.values()
+        )
 
 
 def read_schema(files: Sequence[DataFile]) -> Schema | None:

@@ -112,7 +112,8 @@ def _open_gpu(number: int, data: Data) -> OpenedDevice:
     if not source.is_alike():
         raise LoaderError(
             "Expected files that contain each column with one type, for a GPU. Received: columns "
-            "of several types, or columns from folder names. Write all files with one schema, or "
+            "of several types, columns from folder names, or uint32 that parquet's version 1.0 stores "
+            "as int64. Write all files with one schema, and version 2.4 or later, or pass "
             'device="cpu".'
         )
     if data.reader_kwargs:

@@ -11,6 +11,8 @@ from pathlib import Path
 import keras
 import kernels
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from damage_pages import break_pages
@@ -112,6 +114,20 @@ def test_a_gpu_at_work_is_busy_and_takes_another_loader(opened):
     assert prepare_memory(0) > 0
     assert gpu_lives()  # waits
     assert not is_busy(decoder.stream)
+
+
+def test_uint32_of_old_files_is_refused(tmp_path, device):
+    """As pyarrow before version 6 wrote it: as int64, which cuDF does not turn into uint32."""
+    pq.write_table(
+        pa.table({"id": pa.array([1, 2], pa.uint32()), "label": [0, 1]}),
+        tmp_path / "old.parquet",
+        version="1.0",
+    )
+    given = {"cat_names": ["id"], "label_names": ["label"], "shuffle": False}
+    with pytest.raises(LoaderError, match=r"uint32 that parquet's version 1\.0 stores as int64"):
+        KerasSequenceLoader(tmp_path, 2, device=device, **given)
+    ((x, _),) = KerasSequenceLoader(tmp_path, 2, **given)
+    assert x["id"].numpy().tolist() == [[1], [2]]
 
 
 def test_no_such_gpu():

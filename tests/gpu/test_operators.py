@@ -7,6 +7,8 @@ cannot run is an error, never a fallback, and fails.
 from __future__ import annotations
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from same_columns import assert_same
 from verb_cases import hard_values
@@ -134,3 +136,16 @@ def test_lists_of_floats_are_no_ids_there(device):
         workflow.fit({"items": [[1.0, None], []]}, engine="gpu").transform(
             {"items": [[1.0]]}, engine="gpu"
         ).collect()
+
+
+def test_uint32_of_old_files_is_refused_there(device, tmp_path):
+    """As pyarrow before version 6 wrote it: as int64, which cuDF does not turn into uint32."""
+    if device == "cpu":
+        pytest.skip("the CPU reads it")
+    table = pa.table({"id": pa.array([1, 2], pa.uint32()), "price": [0.5, 1.5]})
+    pq.write_table(table, tmp_path / "old.parquet", version="1.0")
+    with pytest.raises(WorkflowError, match=r"old\.parquet: cuDF reads column 'id' as int64"):
+        Workflow(["id"] >> ops.Categorify()).fit(tmp_path, engine="gpu")
+    made = Workflow(["price"] >> ops.FillMissing(0.0)).fit(tmp_path, engine="gpu")
+    files = made.transform_to_parquet(tmp_path, tmp_path / "out", engine="gpu")
+    assert pl.read_parquet(files)["price"].to_list() == [0.5, 1.5]

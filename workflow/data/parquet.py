@@ -105,7 +105,8 @@ class ParquetTable:
             self._add(name, [(self.files[n].path, columns[n]) for n in sorted(kinds.values())])
         self._recent: deque[Rows] = deque(maxlen=RECENT)
         for file in self.files:
-            for name, text in file.unread.items():
+            texts = file.unread if one_scan else file.unread_by_cudf | file.unread
+            for name, text in texts.items():
                 self.conflicts.setdefault(name, f"{file.path}: {text}")
                 self.schema.pop(name, None)
 

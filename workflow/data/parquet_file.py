@@ -28,8 +28,8 @@ from .partition_keys import Key
 
 # Schemas that are remembered; files of that many kinds may alternate.
 _KINDS = 8
-# The columns, and the error texts of columns that are not read.
-Columns = tuple[dict[str, pl.DataType], dict[str, str]]
+# The columns, the error texts of columns that are not read, and those of columns that cuDF does not read.
+Columns = tuple[dict[str, pl.DataType], dict[str, str], dict[str, str]]
 
 
 class _ColumnTypeError(TypeError):
@@ -63,8 +63,22 @@ class FooterSchemas:
                     raise _ColumnTypeError(text) from error
                 raise
         unread |= {n: extension_error(n, str(t)) for n, t in schema.items() if not is_held(t)}
-        self._known = [(footer, (schema, unread)), *self._known[: _KINDS - 1]]
-        return schema, unread
+        columns = schema, unread, _unread_by_cudf(footer, schema)
+        self._known = [(footer, columns), *self._known[: _KINDS - 1]]
+        return columns
+
+
+def _unread_by_cudf(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> dict[str, str]:
+    """Columns of uint32 that are stored as int64, as in pyarrow's files until version 6: cuDF keeps int64."""
+    names = [name for name, dtype in schema.items() if dtype in (pl.UInt32, pl.List(pl.UInt32))]
+    leaves = [footer.schema.column(n) for n in range(len(footer.schema))] if names else []
+    wide = [leaf.path for leaf in leaves if leaf.physical_type == "INT64"]
+    return {
+        name: f"cuDF reads column {name!r} as int64, since parquet's version 1.0 has no uint32. Write the "
+        "file again with version 2.4 or later, or read it on the CPU."
+        for name in names
+        if any(path == name or path.startswith(f"{name}.") for path in wide)
+    }
 
 
 class ParquetFile(NamedTuple):
@@ -74,6 +88,7 @@ class ParquetFile(NamedTuple):
         path: path of the file.
         schema: its columns.
         unread: its columns that are not read, by name, each with an error's text.
+        unread_by_cudf: likewise, those that cuDF does not read.
         groups: the rows of each row group.
         size: its size in bytes.
         changed: time of its last modification, in nanoseconds; of an object its ETag.
@@ -85,6 +100,7 @@ class ParquetFile(NamedTuple):
     path: AnyPath
     schema: dict[str, pl.DataType]
     unread: dict[str, str]
+    unread_by_cudf: dict[str, str]
     groups: tuple[int, ...]
     size: int
     changed: int | str | None
@@ -117,7 +133,7 @@ class ParquetFile(NamedTuple):
             size, changed = state_of(path)
             raw, checksums = read_footer(path)
             footer = pq.read_metadata(io.BytesIO(raw))
-            schema, unread = (schemas or FooterSchemas()).of(footer, raw)
+            columns = (schemas or FooterSchemas()).of(footer, raw)
             groups = tuple(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
         except WorkflowError:
             raise
@@ -125,7 +141,7 @@ class ParquetFile(NamedTuple):
             raise WorkflowError(
                 f"{path} cannot be read as parquet: {_reason(path, error)}"
             ) from error
-        found = cls(path, schema, unread, groups, size, changed, checksums, keys, zlib.crc32(raw))
+        found = cls(path, *columns, groups, size, changed, checksums, keys, zlib.crc32(raw))
         return found, footer
 
     @property
