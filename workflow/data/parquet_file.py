@@ -72,12 +72,16 @@ def _unread_by_cudf(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> 
     """Columns of uint32 that are stored as int64, as in pyarrow's files until version 6: cuDF keeps int64."""
     names = [name for name, dtype in schema.items() if dtype in (pl.UInt32, pl.List(pl.UInt32))]
     leaves = [footer.schema.column(n) for n in range(len(footer.schema))] if names else []
-    wide = [leaf.path for leaf in leaves if leaf.physical_type == "INT64"]
+    wide = [
+        leaf.path if leaf.max_repetition_level == 0 else leaf.path.rsplit(".", 2)[0]
+        for leaf in leaves
+        if leaf.physical_type == "INT64"
+    ]
     return {
         name: f"cuDF reads column {name!r} as int64, since parquet's version 1.0 has no uint32. Write the "
         "file again with version 2.4 or later, or read it on the CPU."
         for name in names
-        if any(path == name or path.startswith(f"{name}.") for path in wide)
+        if name in wide
     }
 
 
