@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 
 from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
@@ -115,7 +116,8 @@ def columns_of(
 
     Raises:
         TrainingError: no columns, `continuous` as one text, a name that Keras takes for no input, a
-            column without a cardinality, lists of numbers, or invalid sizes.
+            column without a cardinality, lists of numbers, invalid sizes, or a dtype of id_dtypes that is
+            too small for the column's ids.
 
     Example:
         >>> columns_of({"userId": (1000, 16)}, ["age"]).cardinalities
@@ -153,6 +155,7 @@ def columns_of(
     _check_names([*scalars, *lists, *continuous])
     given = dict(id_dtypes or {})
     _check_known(given, {**scalars, **lists})
+    _check_hold_ids(given, {**scalars, **lists})
     return Columns(scalars, lists, tuple(continuous), dtypes | given, fits)
 
 
@@ -195,6 +198,17 @@ def _check_known(dtypes: Mapping[str, IdDtype], names: Collection[str]) -> None:
             f"Expected id_dtypes of embedded columns: {', '.join(names)}. "
             f"Received: {', '.join(unknown)}."
         )
+
+
+def _check_hold_ids(dtypes: Mapping[str, IdDtype], sizes: EmbeddingSizes) -> None:
+    """Raise TrainingError for a dtype to which Keras would cast an id as another one, without an error."""
+    for name, given in dtypes.items():
+        dtype, rows = given if isinstance(given, str) else given[0], sizes[name][0]
+        if np.issubdtype(dtype, np.integer) and np.iinfo(dtype).max < rows - 1:
+            raise TrainingError(
+                f"Expected a dtype in id_dtypes that holds the ids of {name!r}, 0 to {rows - 1}. "
+                f"Received: {dtype!r}, up to {np.iinfo(dtype).max}."
+            )
 
 
 def _scalar_input(name: str, dtype: IdDtype) -> Any:

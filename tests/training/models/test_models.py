@@ -154,6 +154,13 @@ def test_mixed_precision_still_answers_in_float32(sizes):
             {"id_dtypes": {"userId": ("int64", "int64")}},
             "one dtype for 'userId'",
         ),
+        # Keras would read 300 as 44.
+        ({"userId": (400, 8)}, {"id_dtypes": {"userId": "int8"}}, "'userId', 0 to 399.*'int8'"),
+        (
+            ({}, {"tags": (129, 8)}),
+            {"id_dtypes": {"tags": ("int8", "int64")}},
+            "'tags', 0 to 128.*'int8'",
+        ),
     ],
 )
 def test_arguments_that_make_no_sense(sizes, options, message):
