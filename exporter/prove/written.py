@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module, util
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 
 import numpy as np
@@ -29,6 +30,8 @@ from training.quiet import quiet
 from triton_models.backends import joint_calls
 
 Call = Callable[[Tensors], Tensors]
+# Imported modules belong to the process, and so to the exports of all its threads.
+_IMPORTING = Lock()
 
 
 class WrittenModels:
@@ -123,7 +126,7 @@ def _items(spec: ModelSpec, folder: Path) -> Call:
 
 
 def _program(spec: ModelSpec, folder: Path) -> Call:
-    with _copied_package(folder / RUNTIME_PACKAGE) as module_of:
+    with _IMPORTING, _copied_package(folder / RUNTIME_PACKAGE) as module_of:
         wire, packed_tensor = module_of("wire.format"), module_of("wire.packed_tensor")
         program_json = module_of("expressions.program.program_json")
         interpreter = module_of("expressions.numpy.interpreter")

@@ -113,8 +113,19 @@ def next_version(repository: Path, name: str) -> int:
 
 
 def step_names(repository: Path, steps: Sequence[ModelSpec], generation: str) -> dict[str, str]:
-    """Names for the published steps: a published model with the same config, or a new one."""
-    return {step.name: _step_name(repository, step, generation) for step in steps}
+    """Names for the published steps: a published model with the same config, or a new one.
+
+    Raises:
+        ExportError: such a model has the version already, without a model that clients use.
+    """
+    names = {step.name: _step_name(repository, step, generation) for step in steps}
+    folders = [repository / names[step.name] / str(step.version) for step in steps]
+    if left := [str(folder) for folder in folders if folder.exists()]:
+        raise ExportError(
+            "Expected no steps of the version that is exported. Received: those of an ensemble that was "
+            f"removed without them. Remove {' and '.join(left)}, or export a later version."
+        )
+    return names
 
 
 def _step_name(repository: Path, step: ModelSpec, generation: str) -> str:

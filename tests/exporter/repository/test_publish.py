@@ -187,6 +187,19 @@ def test_versions_that_were_removed_by_hand_are_not_missed(export, tmp_path):
     assert verify(tmp_path / "models", "movies") == report.generation
 
 
+def test_steps_of_an_ensemble_that_was_removed_by_hand_are_named(export, tmp_path):
+    repository = tmp_path / "models"
+    export()
+    shutil.rmtree(repository / "movies")
+    left = [repository / "movies_nvt/1", repository / "movies_tf/1"]
+    with pytest.raises(ExportError, match=f"Remove {left[0]} and {left[1]}, or export a later"):
+        export()
+    for folder in left:
+        shutil.rmtree(folder)
+    export()
+    assert verify(repository, "movies")
+
+
 def test_the_generation_is_in_the_config_and_beside_each_step(export, tmp_path):
     one = export()
     published = config(one.repository, "movies").parameters["generation"].string_value
