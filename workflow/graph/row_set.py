@@ -136,7 +136,11 @@ class RowSet:
         for extension in extensions:
             inner = self.program(extension.columns.values())
             frame, names = with_outputs(frame, inner, engine)
-            values = dict(zip(extension.columns, map(pl.col, names), strict=True))
+            schema = schema_of(extension.columns).columns
+            values = {
+                column.name: _missing(pl.col(name), column)
+                for column, name in zip(schema, names, strict=True)
+            }
             frame = extension.extend(frame, values).drop(names)
         return run_program(frame, program, engine, hold=hold)
 
@@ -145,6 +149,8 @@ class RowSet:
         before, columns = origin.rows.select(data, program, engine), schema_of(origin.columns)
         if isinstance(origin.operator, RowFilter):
             return filter_rows(before, origin.operator.condition(columns), engine)
+        # Null, as on arrival in any rows: NaN is no value, and no key beside null.
+        before = before.with_columns(_missing(pl.col(c.name), c) for c in columns.columns)
         if not origin.operator.groups_on_host(columns):
             return origin.operator.transform_frame(before, columns)
         made = origin.operator.transform_frame(brought_to_host(before, engine), columns)
@@ -260,6 +266,11 @@ def schema_of(columns: Features) -> Schema:
 def sources_of(columns: Schema) -> dict[str, Expression]:
     """Columns as expressions, by name, for a program with these inputs."""
     return {c.name: _source(c.name, c).expression for c in columns.columns}
+
+
+def _missing(value: pl.Expr, column: ColumnSchema) -> pl.Expr:
+    """The values of a column with null in place of a NaN that an operator has computed."""
+    return value.fill_nan(None) if column.info.kind == "float" and not column.is_list else value
 
 
 def _source(key: str, column: ColumnSchema) -> Feature:

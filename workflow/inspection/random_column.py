@@ -110,6 +110,8 @@ class RandomColumn:
         if distinct <= len(column.common):
             return pl.Series([value for value, _ in column.common]).gather(ranks)
         kind = DTYPES[column.dtype].kind
+        if kind == "bool":  # of a column without equal values, or inspected without its values
+            return pl.Series(ranks % 2 == 1)
         return self._texts(ranks) if kind == "string" else self._numbers(ranks, distinct)
 
     def _ranks(self, among: Floats) -> Integers:

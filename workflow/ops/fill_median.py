@@ -28,7 +28,9 @@ _SMALLER = 2.0**-60
 
 @dataclass(frozen=True)
 class FillMedian(Operator):
-    """Replace nulls, and floats that are NaN, by the column's median.
+    """Replace nulls by the column's median; NaN in the data is null.
+
+    A NaN that an operator before it computes stays NaN, as behind `FillMissing`.
 
     The values are counted in bins, 4,096 for each power of two. Integers up to 8,192, and any value
     that is alone in its bin, are counted individually; for these the median is exact. Otherwise it

@@ -14,7 +14,10 @@ from ._filling import facts_with, filled_column
 
 @dataclass(frozen=True)
 class FillMissing(Operator):
-    """Replace nulls, and floats that are NaN, by a value.
+    """Replace nulls by a value; NaN in the data is null.
+
+    A NaN that an operator before it computes, as `LogOp` does of -2, stays NaN: put `Clip` before
+    that operator.
 
     Ids stay ids, with their `cardinality`, unless the value is not an id.
 

@@ -124,7 +124,8 @@ class TargetEncoding(OutOfFoldOperator):
     def _sums(
         self, frame: pl.LazyFrame, group: Sequence[str], further: Sequence[str]
     ) -> pl.LazyFrame:
-        targets = [pl.col(name).cast(pl.Float64) for name in self.dependency_names()]
+        # NaN that an operator has computed is null, as in the data.
+        targets = [pl.col(n).cast(pl.Float64).fill_nan(None) for n in self.dependency_names()]
         totals = [t.sum().alias(f"sum{n}") for n, t in enumerate(targets)]
         totals += [t.count().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
         keys = tables.key_columns(group) + [
@@ -173,8 +174,6 @@ class TargetEncoding(OutOfFoldOperator):
         return state
 
     def _mean(self, table: pl.DataFrame, target: int) -> float:
-        if self.target_mean is not None:
-            return float(self.target_mean)
         sums, counts = _arrays(table, target)
         # Without a single target there is no mean, but a value is required.
         mean = float(sums.sum() / counts.sum()) if counts.sum() else 0.0
@@ -183,7 +182,7 @@ class TargetEncoding(OutOfFoldOperator):
             math.isfinite(mean),
             f"The target {name!r} holds infinite or too large values. Clip them first.",
         )
-        return mean
+        return mean if self.target_mean is None else float(self.target_mean)
 
     def lower(self, columns: Features, state: State) -> Features:
         """The encodings, from the tables of all rows."""

@@ -85,6 +85,16 @@ def test_a_column_of_nothing_but_nan_stays_so(tmp_path):
         assert (values.is_nan().sum(), values.null_count()) == (nans, nulls)
 
 
+@pytest.mark.parametrize(
+    ("values", "top"), [([True, False], 20), ([True, None], 20), ([True, False] * 9, 0)]
+)
+def test_booleans_without_frequent_values_stay_so(values, top, tmp_path):
+    inspection = inspect_dataset({"clicked": values}, top=top)
+    made = pl.read_parquet(generate_dataset(inspection, 1_000, tmp_path / "made.parquet"))
+    assert made.schema == {"clicked": pl.Boolean}
+    assert made["clicked"].null_count() == 1_000 * values.count(None) / len(values)
+
+
 def test_quantities_have_no_more_different_values_than_the_data(tmp_path):
     """The 99 values beside the percentiles would lie on these, were they spread evenly."""
     found = inspect_dataset({"temp": np.tile(np.arange(200) / 10, 45)}, top=0)

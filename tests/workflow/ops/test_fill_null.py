@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars as pl
+import pytest
 
 from workflow import Workflow, ops
 from workflow.expressions.language.tree import constant, source
@@ -40,3 +41,13 @@ def test_ids_filled_with_no_id_have_no_cardinality():
     for beyond in (-1, 3):
         workflow = Workflow(ranges >> ops.FillMissing(beyond)).fit({"price": [0.5, None]})
         assert "cardinality" not in workflow.output_schema["price"].properties
+
+
+@pytest.mark.parametrize("fill", [ops.FillMissing(5.0), ops.FillMedian()])
+def test_a_nan_that_an_operator_computes_stays_as_the_guide_says(fill):
+    rows = {"price": [-2.0, None, 1.0]}
+    made = Workflow(["price"] >> ops.LogOp() >> fill).fit(rows).transform(rows).collect()["price"]
+    assert made.is_nan().to_list() == [True, False, False]
+    assert made.null_count() == 0
+    clipped = Workflow(["price"] >> ops.Clip(min_value=0) >> ops.LogOp() >> fill).fit(rows)
+    assert clipped.transform(rows).collect()["price"].is_finite().all()

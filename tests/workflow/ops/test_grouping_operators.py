@@ -6,9 +6,11 @@ import statistics
 from collections import defaultdict
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from grouped_ratings import grouped, in_files, known, ratings
+from numpy.testing import assert_allclose
 
 from workflow import Workflow, WorkflowError, ops
 
@@ -235,3 +237,34 @@ def test_shift_of_numpy_is_a_number(tmp_path):
 def test_settings_of_statistics_are_checked(settings):
     with pytest.raises(WorkflowError, match=rf"JoinGroupby needs {next(iter(settings))} "):
         ops.JoinGroupby(**settings)
+
+
+SHARES = {"shop": [1, 1, 1, 2, 2], "sold": [0, 4, 9, 1, 3], "shown": [0, 2, 3, 1, 1]}
+
+
+def share():
+    """sold / shown, of which the first is 0 / 0."""
+    return ["sold"] >> ops.LambdaOp(lambda sold, df: sold / df["shown"], dependency="shown")
+
+
+def test_a_nan_that_an_operator_computes_is_no_value_of_a_group():
+    aggregates = ["count", "nunique", "mean", "sum", "median", "std"]
+    grouping = ops.Groupby("shop", aggs={"sold": aggregates})
+    made = Workflow((share() + ["shop"]) >> grouping).fit_transform(SHARES).collect()
+    frame = pd.DataFrame(SHARES)
+    groups = (frame["sold"] / frame["shown"]).groupby(frame["shop"])
+    for aggregate in aggregates:
+        assert_allclose(made[f"sold_{aggregate}"], groups.agg(aggregate), rtol=1e-6)
+
+
+@pytest.mark.parametrize("sold", [[0, 4, 9, None, 3], [0.0, 4.0, 9.0, float("nan"), 3.0]])
+def test_rows_whose_key_is_missing_are_one_group_whether_it_was_computed_or_not(sold):
+    rows = SHARES | {"sold": sold}
+    grouping = ops.Groupby("sold", aggs={"shop": "list"})
+    made = Workflow((share() + ["shop"]) >> grouping).fit_transform(rows).collect()
+    assert made["sold"].to_list() == [2.0, 3.0, None]
+    assert made["shop_list"].to_list() == [[1], [1, 2], [1, 2]]
+    rows = rows | {"price": [1.0, 2.0, 3.0, 5.0, 7.0]}
+    differences = Workflow(["price"] >> ops.DifferenceLag(share())).fit_transform(rows).collect()
+    # The rows 0 and 3 lack a share, and 2 and 4 have one of 3.
+    assert differences["price_difference_lag_1"].to_list() == [None, None, None, 4.0, 4.0]

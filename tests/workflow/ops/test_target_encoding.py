@@ -156,3 +156,19 @@ def test_lists_are_refused_with_what_helps(operator):
         with pytest.raises(WorkflowError, match=message):
             Workflow(keys >> operator).fit(data)
     Workflow(["tags"] >> operator).fit(data.explode("tags", empty_as_null=True))
+
+
+def test_a_target_that_an_operator_computes_as_nan_does_not_count():
+    rows = {"shop": [1, 1, 1, 2, 2], "sold": [0, 4, 9, 1, 3], "shown": [0, 2, 3, 1, 1]}
+    share = ["sold"] >> ops.LambdaOp(lambda sold, df: sold / df["shown"], dependency="shown")
+    encoding = ops.TargetEncoding(share, kfold=1, p_smooth=0, out_dtype="float64")
+    workflow = Workflow(["shop"] >> encoding).fit(rows)
+    made = workflow.transform({"shop": [1, 2, 9]}).collect()["TE_shop_sold"]
+    assert_allclose(made, [2.5, 2.0, 2.25])
+
+
+@pytest.mark.parametrize("mean", [None, 0.5])
+def test_an_infinite_target_is_refused_whether_the_mean_is_given_or_not(mean):
+    rows = {"shop": [1, 2], "rating": [float("inf"), 1.0]}
+    with pytest.raises(WorkflowError, match="'rating' holds infinite"):
+        Workflow(["shop"] >> ops.TargetEncoding("rating", target_mean=mean)).fit(rows)
