@@ -147,5 +147,5 @@ def test_uint32_of_old_files_is_refused_there(device, tmp_path):
     with pytest.raises(WorkflowError, match=r"old\.parquet: cuDF reads column 'id' as int64"):
         Workflow(["id"] >> ops.Categorify()).fit(tmp_path, engine="gpu")
     made = Workflow(["price"] >> ops.FillMissing(0.0)).fit(tmp_path, engine="gpu")
-    files = made.transform_to_parquet(tmp_path, tmp_path / "out", engine="gpu")
+    files = made.transform_to_parquet(tmp_path / "*.parquet", tmp_path / "out", engine="gpu")
     assert pl.read_parquet(files)["price"].to_list() == [0.5, 1.5]

@@ -11,6 +11,7 @@ import numpy as np
 
 from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
+from workflow.schema.dtypes import DTYPES
 from workflow.schema.alike import did_you_mean
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 from workflow.schema.tags import fits_of
@@ -204,10 +205,11 @@ def _check_hold_ids(dtypes: Mapping[str, IdDtype], sizes: EmbeddingSizes) -> Non
     """Raise TrainingError for a dtype to which Keras would cast an id as another one, without an error."""
     for name, given in dtypes.items():
         dtype, rows = given if isinstance(given, str) else given[0], sizes[name][0]
-        if np.issubdtype(dtype, np.integer) and np.iinfo(dtype).max < rows - 1:
+        info = DTYPES.get(dtype)
+        if info and info.is_integer and (most := np.iinfo(info.numpy).max) < rows - 1:
             raise TrainingError(
                 f"Expected a dtype in id_dtypes that holds the ids of {name!r}, 0 to {rows - 1}. "
-                f"Received: {dtype!r}, up to {np.iinfo(dtype).max}."
+                f"Received: {dtype!r}, up to {most}."
             )
 
 
