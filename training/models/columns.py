@@ -11,8 +11,8 @@ import numpy as np
 
 from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
-from workflow.schema.dtypes import DTYPES
 from workflow.schema.alike import did_you_mean
+from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 from workflow.schema.tags import fits_of
 from workflow.wire.request_rules import NNZS, VALUES
