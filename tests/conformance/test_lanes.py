@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from interpreters import OTHERS, assert_same, equality_of
+from searched import searched
 from strategies import chains, columns, literal
-from test_verbs import searched
 
 from workflow.expressions.language.tree import Expression, call, source
 from workflow.expressions.language.types import Type

@@ -13,8 +13,8 @@ import pytest
 from gpu_on_the_host import GpuOnTheHost
 from hypothesis import given
 from interpreters import INEXACT, REFERENCE, assert_same, equality_of
+from searched import searched
 from strategies import chains
-from test_verbs import searched
 from verb_cases import verb_cases
 
 from workflow.expressions.cudf.host_and_engine import host_and_engine

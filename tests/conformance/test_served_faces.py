@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from interpreters import CANNOT, REFERENCE, assert_same, equality_of, uses
 from run_tensorflow import any_subnormal
+from searched import searched
 from served_faces import (
     decode_answer,
     encode_request,
@@ -19,7 +20,7 @@ from served_faces import (
 )
 from strategies import chains, columns
 from test_lanes import LANES, lanes_of
-from test_verbs import draw_program, searched
+from test_verbs import draw_program
 
 from workflow import Workflow, ops
 from workflow.expressions.language.tree import Expression, source

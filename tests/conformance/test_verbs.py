@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from interpreters import CANNOT, OTHERS, REFERENCE, assert_same, equality_of
+from searched import searched
 from strategies import chains, programs
 
 from workflow.expressions.language.tree import source
@@ -23,19 +22,6 @@ from workflow.expressions.tensorflow.verbs import PREPARE as TENSORFLOW
 from workflow.schema.column import Column
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema
-
-# A multiple of the examples, drawn anew: CONFORMANCE_DEPTH=20 searches for minutes.
-DEPTH = int(os.environ.get("CONFORMANCE_DEPTH", "1"))
-
-
-def searched(examples: int) -> settings:
-    """Settings for the number of cases in which a counterexample is searched."""
-    return settings(
-        max_examples=examples * DEPTH,
-        derandomize=DEPTH == 1,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-    )
 
 
 def draw_program(data: st.DataObject, verb: str):
