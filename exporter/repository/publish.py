@@ -25,7 +25,14 @@ from exporter.plan.config_pbtxt import config_text, parse_config, read_config
 from exporter.plan.model_spec import ModelSpec
 from exporter.repository.manifest import config_of
 from exporter.repository.staging import JOURNAL, leftovers, write_errors
-from workflow.files.durable import exclusive, missing_folders, remove_if_empty, sync, sync_tree
+from workflow.files.durable import (
+    exclusive,
+    missing_folders,
+    remove_if_empty,
+    replace_file,
+    sync,
+    sync_tree,
+)
 from workflow.files.repository import CONFIG, WARM_UP
 
 # Fields of a config that may change without affecting an older version.
@@ -33,7 +40,7 @@ _NOT_OF_A_VERSION = (
     *("version_policy", "instance_group", "dynamic_batching", "response_cache", "model_warmup"),
 )
 # In a staging folder, beside the models, whose names do not begin with a dot.
-BEFORE, AFTER, DRAFT = ".before.pbtxt", ".after.pbtxt", ".draft"
+BEFORE, AFTER = ".before.pbtxt", ".after.pbtxt"
 
 
 def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
@@ -160,10 +167,15 @@ def move(stage: Path, repository: Path, published: str, moves: Sequence[str]) ->
     Raises:
         OSError: an error of the file system; the repository is unchanged.
     """
-    _write_journal(stage, repository, published, moves)
+    # Decides, after a kill, whether the new version is published.
+    shutil.copyfile(stage / published / CONFIG, stage / AFTER)
+    if (repository / published / CONFIG).exists():
+        shutil.copyfile(repository / published / CONFIG, stage / BEFORE)
     for path in stage.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
     sync_tree(stage)
+    # In advance, since the disk may be full later; last, since it tells that all else is on the disk.
+    replace_file(stage / JOURNAL, json.dumps(list(moves)).encode())
     sync(stage.parent)
     try:
         for moved in moves:
@@ -228,18 +240,6 @@ def recover(repository: Path, name: str) -> None:
         # First, since the remains of a stage without its journal could look published.
         (stage / JOURNAL).unlink(missing_ok=True)
         shutil.rmtree(stage)
-
-
-def _write_journal(stage: Path, repository: Path, published: str, moves: Sequence[str]) -> None:
-    """Write the data for a rollback in advance, since the disk may be full later."""
-    # Decides, after a kill, whether the new version is published.
-    shutil.copyfile(stage / published / CONFIG, stage / AFTER)
-    if (repository / published / CONFIG).exists():
-        shutil.copyfile(repository / published / CONFIG, stage / BEFORE)
-    # Under another name until it is complete: a truncated journal would be useless.
-    draft = stage / DRAFT
-    draft.write_text(json.dumps(list(moves)))
-    draft.rename(stage / JOURNAL)
 
 
 def _is_after(config: Path, stage: Path) -> bool:
