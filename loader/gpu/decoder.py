@@ -89,7 +89,9 @@ class Decoder:
         except CUDF_ERRORS as error:
             if not gpu_lives():
                 raise
-            raise unreadable(piece, error) from error
+            raise unreadable(
+                piece, f'{error} (of cuDF; with device="cpu" it may be read)'
+            ) from error
         if table.num_rows() != piece.rows:
             raise unreadable(piece, f"{table.num_rows()} rows, unlike its footer")
         self._check_types(table, piece)
