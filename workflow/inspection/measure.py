@@ -111,6 +111,8 @@ def _facts(values: pl.LazyFrame, column: ColumnSchema) -> dict[str, Any]:
     for name in ("mean", "std"):
         if found[name] is not None and not math.isfinite(found[name]):
             found[name] = None
+    if found["minimum"] != found["maximum"] and not found["std"]:
+        found["std"] = None  # Polars makes 0 of what overflows, by the order of its threads
     return found
 
 
