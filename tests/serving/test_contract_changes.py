@@ -105,7 +105,7 @@ def test_the_error_is_that_of_the_new_contract(change, server):
 
 
 def answers_of(url, name, is_async, *steps):
-    """What one client answers to tables, with something done before each of them."""
+    """The answers of one client to tables, with something done before each of them."""
 
     async def ask():
         async with AsyncEnsembleClient(url, name) as client:
