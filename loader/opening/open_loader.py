@@ -47,7 +47,7 @@ from workflow.schema.schema import Schema
 # and do not count: the order of rows is that of local files.
 _COPIES = 8
 # Limits of a container's memory, of cgroups 2 and 1.
-_LIMITS = (
+MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
@@ -139,7 +139,7 @@ def open_host(data: Data, transport: BatchMaker, *, only_reads: bool = False) ->
 def _host_memory() -> int:
     """Bytes of memory that this process may take: those of the machine, or its container's limit."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in _LIMITS:
+    for limit in MEMORY_LIMITS:
         with contextlib.suppress(OSError, ValueError):  # no such file; "max" for no limit
             memory = min(memory, int(limit.read_text()))
     return memory

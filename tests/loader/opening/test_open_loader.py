@@ -36,7 +36,7 @@ def test_a_containers_limit_is_its_memory(tmp_path, monkeypatch, limit, is_lower
     frame.write_parquet(tmp_path / "a.parquet", row_group_size=1_000_000)
     if limit is not None:
         (tmp_path / "memory.max").write_text(f"{limit}\n")
-    monkeypatch.setattr(open_loader, "_LIMITS", [tmp_path / "memory.max"])
+    monkeypatch.setattr(open_loader, "MEMORY_LIMITS", [tmp_path / "memory.max"])
     with ArrayLoader(tmp_path / "a.parquet", 64, cat_names=["a"], seed=0) as loader:
         tracemalloc.start()
         try:
