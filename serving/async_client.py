@@ -121,9 +121,8 @@ class AsyncEnsembleClient:
             if not await self._renewed(before, timeout):
                 raise
         else:
-            if not is_of_another(version, before, self.model_version):
-                return answer
-            if not await self._renewed(before, timeout):
+            is_other = is_of_another(version, before, self.model_version)
+            if not (is_other and await self._renewed(before, timeout)):
                 return answer
         return (await self._predict(self.contract, data, timeout))[0]
 

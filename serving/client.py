@@ -218,10 +218,9 @@ class EnsembleClient:
             if not self._renewed(before, timeout):
                 raise
         else:
-            if not is_of_another(version, before, self.model_version):
-                return answer, version
-            # It may have read other values: a code for null is a number to a version without nulls.
-            if not self._renewed(before, timeout):
+            # Another version may have read other values: a code for null is a number to one without nulls.
+            is_other = is_of_another(version, before, self.model_version)
+            if not (is_other and self._renewed(before, timeout)):
                 return answer, version
         return self._predict(self._contract, data, timeout)
 

@@ -280,11 +280,11 @@ def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
     translator = Translator(query._ldf.visit(), engine)  # noqa: SLF001 - as cudf-polars does
     plan = translator.translate_ir()
     if (error := translator.unsupported_operations_error()) is not None:
-        raise not_on_gpu(error) from error
+        raise _not_on_gpu(error) from error
     return plan
 
 
-def not_on_gpu(error: NotImplementedError) -> WorkflowError:
+def _not_on_gpu(error: NotImplementedError) -> WorkflowError:
     """The error for a query with steps that cuDF cannot run, as cudf-polars reports them."""
     reasons = dict.fromkeys(str(reason) for reason in error.args[-1]) if error.args[1:] else [error]
     return WorkflowError(
