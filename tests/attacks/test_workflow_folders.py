@@ -29,7 +29,7 @@ def spoil_and_load(kind: str, good: Path, attacks: Mapping[str, Attack], where: 
         spoil(folders[-1], attack) if kind == "workflow" else attack(folders[-1])
     script = Path(__file__).with_name("load_watched.py")
     command = [sys.executable, script, kind, good, *folders]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     reports = json.loads(done.stdout)
     return {

@@ -14,7 +14,7 @@ from workflow import Workflow, WorkflowError
 from workflow.graph.input_schema import with_integers
 
 
-@searched(60)
+@searched(40)
 @given(made=random_workflows())
 def test_a_frame_and_files_give_the_same(made, tmp_path_factory):
     workflow, whole = fitted(made)
@@ -24,7 +24,7 @@ def test_a_frame_and_files_give_the_same(made, tmp_path_factory):
     assert Workflow.load(files.parent / "saved").transform(made.rows).collect().equals(whole)
 
 
-@searched(60)
+@searched(40)
 @given(made=random_workflows(row_by_row=True))
 def test_served_and_alone_a_row_is_the_same(made):
     workflow, whole = fitted(made)
@@ -37,7 +37,7 @@ def test_served_and_alone_a_row_is_the_same(made):
         assert_same_columns(as_columns(whole[row]), as_columns(each))
 
 
-@searched(60)
+@searched(40)
 @given(made=random_workflows())
 def test_files_teach_what_a_frame_teaches(made, tmp_path_factory):
     workflow, _ = fitted(made)

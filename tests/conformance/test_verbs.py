@@ -45,13 +45,13 @@ def test_every_interpreter_has_the_verb_and_the_language_too(verb: str):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@searched(40)
+@searched(20)
 @given(data=st.data())
 def test_verb_is_the_same_on_every_interpreter(verb: str, data: st.DataObject):
     assert_interpreters_agree(*draw_program(data, verb))
 
 
-@searched(200)
+@searched(100)
 @given(made=chains())
 def test_chain_of_verbs_is_the_same_on_every_interpreter(made):
     assert_interpreters_agree(*made)
@@ -91,7 +91,7 @@ def assert_in_range(program: Program, made: Column) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@searched(25)
+@searched(15)
 @given(data=st.data())
 def test_row_alone_is_the_row_in_a_batch(verb: str, data: st.DataObject):
     program, columns = draw_program(data, verb)

@@ -77,7 +77,7 @@ def server(workflow, networks, tmp_path_factory):
         export_tensorflow_ensemble(network, workflow, name, folder, serving=options)
     users = tower(networks["two_tower"], "query", QUERY)
     export_tensorflow_ensemble(users, workflow, "users", folder)
-    with TritonServer(folder, [*MAKE, "users"], startup_timeout=240) as server:
+    with TritonServer(folder, [*MAKE, "users"], startup_timeout=600) as server:
         yield server
 
 

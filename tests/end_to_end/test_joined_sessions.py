@@ -97,7 +97,7 @@ def server(workflow, network, tmp_path_factory):
             runtime=runtime, max_batch_size=CLIENTS * ROWS, max_queue_delay_us=10_000_000
         )
         export_ensemble(network, workflow, runtime, folder, serving=options)
-    with TritonServer(folder, [*QUEUES], startup_timeout=240) as server:
+    with TritonServer(folder, [*QUEUES], startup_timeout=600) as server:
         yield server
 
 

@@ -15,7 +15,6 @@ def test_the_example_runs_and_proves_parity(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
     assert result.returncode == 0, result.stderr

@@ -62,7 +62,7 @@ def repository(pipeline, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(repository):
-    with TritonServer(repository, CASES, startup_timeout=240) as server:
+    with TritonServer(repository, CASES, startup_timeout=600) as server:
         yield server
 
 

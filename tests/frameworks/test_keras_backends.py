@@ -56,7 +56,6 @@ def test_fit(tmp_path, backend, loader):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     name, *losses = done.stdout.split()

@@ -98,7 +98,7 @@ def measured(model, rows):
 
 def divided(rows, folder):
     """Train with each way of dividing tables; then misuse them."""
-    workers = join_workers(timeout=150)
+    workers = join_workers(timeout=400)
     found = {shard: trained(shard, rows, workers) for shard in SHARDS}
     found["refused"] = misused(rows, folder, workers)
     found["given"] = given(workers)
@@ -170,7 +170,7 @@ def misused(rows, folder, workers):
 
 def up_to(rows, folder, epochs, shard):
     """Train up to an epoch, from the checkpoint."""
-    workers = join_workers(timeout=150)
+    workers = join_workers(timeout=400)
     keras.utils.set_random_seed(1)
     model = make(shard)
     train(
@@ -196,7 +196,7 @@ def up_to(rows, folder, epochs, shard):
 
 def until_one_dies(rows, folder):
     """The last worker is killed in the second epoch."""
-    workers = join_workers(timeout=150)
+    workers = join_workers(timeout=400)
     keras.utils.set_random_seed(1)
     callbacks = [Death()] if workers.rank == workers.size - 1 else []
     return refused(
@@ -209,7 +209,7 @@ def until_one_dies(rows, folder):
 
 def gathered(folder):
     """The peak of memory beside what is held before, in tables, while a table of 200 MB is whole."""
-    workers = join_workers(timeout=150)
+    workers = join_workers(timeout=400)
     item = keras.Input((1,), name="item", dtype="int64")
     features = layers.DenseFeatures({"item": (400_000, 128)}, shard="row", name="features")
     output = keras.layers.Dense(1, "sigmoid")(features({"item": item}))
@@ -273,7 +273,7 @@ def fitted(model, data, loss, workers=None, epochs=EPOCHS):
 
 def towers(rows, *kinds):
     """Two towers with each way of dividing tables; "behaviour", a sequence; "softmax", over a batch."""
-    workers = join_workers(timeout=150)
+    workers = join_workers(timeout=400)
     others = {"behaviour": behaviour, "softmax": softmax}
     return {
         kind: others[kind](rows, workers) if kind in others else pairs(kind, rows, workers)

@@ -95,8 +95,8 @@ AVERAGED = {"use_ema": True, "ema_momentum": 0.5}
 @pytest.mark.parametrize(
     ("optimizer", "settings"),
     [
-        (keras.optimizers.Adam, {}),
-        (keras.optimizers.Adam, AVERAGED),
+        pytest.param(keras.optimizers.Adam, {}, marks=pytest.mark.long),
+        pytest.param(keras.optimizers.Adam, AVERAGED, marks=pytest.mark.long),
         (optimizers.Adam, AVERAGED),
         (keras.optimizers.SGD, AVERAGED | {"gradient_accumulation_steps": 2}),
     ],
@@ -127,7 +127,7 @@ def other(frame):
     return frame.with_columns(age=pl.col("age") + 1)
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize("epochs", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("of", ["files", "a frame"])
 def test_new_data_are_not_taken_for_those_of_the_checkpoint(tmp_path, of, epochs):
     """The next night's data in the same checkpoint: neither trained on nor passed over in silence."""
@@ -310,13 +310,13 @@ def assert_same(one, other):
 @pytest.mark.parametrize(
     ("made", "settings"),
     [
-        ((), {}),
-        ((plateau,), {"patience": None}),
+        pytest.param((), {}, marks=pytest.mark.long),
+        pytest.param((plateau,), {"patience": None}, marks=pytest.mark.long),
         ((plateau, stopping), {"patience": 3}),
-        ((stopping,), {"patience": None}),
+        pytest.param((stopping,), {"patience": None}, marks=pytest.mark.long),
         ((), {"optimizer": lambda: optimizers.Adam(0.05, use_ema=True, ema_momentum=0.5)}),
-        ((halving,), {"patience": None}),
-        ((lambda: plateau("loss", 0.02),), {"patience": None}),
+        pytest.param((halving,), {"patience": None}, marks=pytest.mark.long),
+        pytest.param((lambda: plateau("loss", 0.02),), {"patience": None}, marks=pytest.mark.long),
     ],
     ids=["patience", "plateau", "all", "stopping", "average", "halving", "loss of training"],
 )
@@ -369,9 +369,10 @@ def two_outputs(data):
     [
         (lambda data: make(data, seed=3), {"metrics": ["auc", "mae"]}),
         (lambda data: make(data, seed=3), {"split": False, "class_weight": {0: 1.0, 1: 3.0}}),
-        (
+        pytest.param(
             two_outputs,
             {"loss": {"label": "binary_crossentropy", "userId": "mse"}, "metrics": ["mae"]},
+            marks=pytest.mark.long,
         ),
         (two_outputs, {"loss": "mse", "metrics": ["mae"], "split": True}),
     ],
@@ -432,7 +433,14 @@ def test_another_optimizer_is_refused(noise, tmp_path):
         )
 
 
-@pytest.mark.parametrize("name", ["Adam", "SGD", "Adagrad"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Adam",
+        pytest.param("SGD", marks=pytest.mark.long),
+        pytest.param("Adagrad", marks=pytest.mark.long),
+    ],
+)
 def test_an_optimizer_of_keras_is_not_that_of_the_same_name_here(noise, tmp_path, name):
     """Its state has the same shapes, but it is not updated in the rows of a batch alone."""
     run = functools.partial(patient_run, tmp_path / "run", noise, patience=None)
@@ -646,7 +654,16 @@ def test_a_checkpoint_of_another_run_is_refused_before_the_model_is_touched(
         assert_same(model.get_weights(), before)
 
 
-@pytest.mark.parametrize("metrics", [["auc", "mae"], ["mae"], [keras.metrics.AUC(50)]])
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        ["auc", "mae"],
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (["mae"], [keras.metrics.AUC(50)])
+        ),
+    ],
+)
 def test_other_metrics_count_from_the_next_epoch_on(people, tmp_path, metrics):
     for save_freq, name in (("epoch", "between"), (1, "within")):
         with contextlib.suppress(KeyboardInterrupt):

@@ -51,7 +51,11 @@ def test_arrays_do_as_well():
 
 @pytest.mark.parametrize("split", [True, False], ids=["split", "keras"])
 @pytest.mark.parametrize(
-    "loss", [keras.losses.BinaryCrossentropy, keras.losses.BinaryFocalCrossentropy]
+    "loss",
+    [
+        keras.losses.BinaryCrossentropy,
+        pytest.param(keras.losses.BinaryFocalCrossentropy, marks=pytest.mark.long),
+    ],
 )
 def test_the_usual_area_under_the_curve_is_that_of_logits_where_the_loss_takes_them(loss, split):
     random = np.random.default_rng(0)
@@ -255,7 +259,7 @@ def test_an_id_that_a_cast_would_make_another_is_named(model, batches):
     assert train(model, batches(64, 64), validate_ids=True).samples == 64
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.long), "bfloat16"])
 def test_the_split_step_learns_as_well(model, batches, precision):
     report = train(
         model,

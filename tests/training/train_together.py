@@ -478,6 +478,6 @@ def started_again():
     program = "import training; training.join_workers(timeout=5)"
     again = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | {"TF_CONFIG": config},
-        capture_output=True, text=True, timeout=150, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     return again.stderr

@@ -37,7 +37,7 @@ def start(size, folder, program, *arguments, chief=False):
     return processes
 
 
-def found_by(processes, folder, timeout=200):
+def found_by(processes, folder, timeout=600):
     """The results of all processes, by rank."""
     for process in processes:
         process.join(timeout)

@@ -558,6 +558,7 @@ def test_help_has_an_example(command):
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
+@pytest.mark.long
 def test_the_demo_proves_itself(folder):
     report = json.loads(
         done("demo", "tried", "--rows", "5000", "--runtime", "fused_onnx", "--json")

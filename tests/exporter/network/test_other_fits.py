@@ -85,7 +85,9 @@ def saved(model, kind, folder):
     return model
 
 
-@pytest.mark.parametrize("kind", ["in memory", "keras", "savedmodel"])
+@pytest.mark.parametrize(
+    "kind", ["in memory", pytest.param("keras", marks=pytest.mark.long), "savedmodel"]
+)
 def test_an_export_takes_the_fit_of_the_training_alone(kind, model, first, second, tmp_path):
     network = saved(model, kind, tmp_path)
     with pytest.raises(ExportError, match=r"of another fit, in which ids or numbers of age, user"):
@@ -269,7 +271,9 @@ def test_items_of_another_fit_are_refused(tmp_path):
         nearest(other)
 
 
-@pytest.mark.parametrize("kind", ["in memory", "keras", "savedmodel"])
+@pytest.mark.parametrize(
+    "kind", ["in memory", "keras", pytest.param("savedmodel", marks=pytest.mark.long)]
+)
 def test_items_of_another_training_are_refused(kind, tmp_path):
     """The widths are equal, and so is the fit."""
     frame = pl.DataFrame({"user": [1, 2, 3, 4] * 9, "item": [5, 6, 7, 8] * 9, "label": [1] * 36})

@@ -195,7 +195,9 @@ def each_rollback(repository, fault):
     return ((status, words) for _, status, words in steps)
 
 
-@pytest.mark.parametrize("fault", [faults.kill, faults.interrupt])
+@pytest.mark.parametrize(
+    "fault", [faults.kill, pytest.param(faults.interrupt, marks=pytest.mark.long)]
+)
 def test_a_rollback_that_is_interrupted_at_any_step_is_completed_by_the_next_one(fault, three):
     repository, after, _ = three
     seen = set()
@@ -229,6 +231,7 @@ def test_what_an_interrupted_rollback_left_is_removed(settle, three, export):
     assert verify(repository, "movies")
 
 
+@pytest.mark.long
 def test_a_rollback_that_fails_at_any_step_leaves_the_repository_as_it_was(three):
     repository, _, before = three
     failed = 0

@@ -358,7 +358,13 @@ def test_epochs_that_are_not_the_loaders(make_prices, tmp_path):
 
 # An epoch of the loader has 10 batches, and one of Keras 7 or, to read it twice, 20.
 @pytest.mark.parametrize(
-    ("steps", "crash"), [(7, 3), pytest.param(7, 7, marks=pytest.mark.long), (7, 13), (20, 27)]
+    ("steps", "crash"),
+    [
+        (7, 3),
+        pytest.param(7, 7, marks=pytest.mark.long),
+        pytest.param(7, 13, marks=pytest.mark.long),
+        (20, 27),
+    ],
 )
 def test_epochs_of_any_number_of_steps_go_on_in_the_midst(make_prices, tmp_path, steps, crash):
     weights = {0: 1.0, 1: 2.0}  # Keras reads ahead

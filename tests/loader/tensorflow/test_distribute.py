@@ -132,7 +132,7 @@ def run(programs, folder, tmp_path, environments):
     ]
     try:
         for process in processes:
-            _, errors = process.communicate(timeout=200)
+            _, errors = process.communicate(timeout=600)
             assert process.returncode == 0, errors[-3000:]
     finally:
         for process in processes:

@@ -300,7 +300,7 @@ def test_either_tower_can_be_served_alone(sizes, rows):
     np.testing.assert_allclose(model(features), 1 / (1 + np.exp(-logit)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("precision", [pytest.param("bfloat16", marks=pytest.mark.long), "float16"])
 def test_two_towers_learn_in_16_bits_from_rows_without_a_feature(precision):
     """Lists of some rows are empty: a vector of zeros, and in float16 an overflow at first."""
     keras.utils.set_random_seed(0)

@@ -238,6 +238,7 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     assert json.loads((run / "checkpoint.json").read_text())["epoch"] == 2
 
 
+@pytest.mark.long
 def test_a_worker_that_is_started_again_alone_ends_in_time(tmp_path):
     """Its place is that of the one that died, as long as the others run."""
     first, second = start(2, tmp_path, program.started_again)
@@ -248,6 +249,7 @@ def test_a_worker_that_is_started_again_alone_ends_in_time(tmp_path):
     assert "end all of them, and start them together" in error
 
 
+@pytest.mark.long
 def test_an_epoch_that_workers_resume_has_the_metrics_of_all_its_rows(rows, tmp_path):
     found = found_by(start(2, tmp_path, program.stopped_within_an_epoch, rows, tmp_path), tmp_path)
     for whole, resumed in (answer.values() for answer in found):

@@ -127,6 +127,7 @@ def pair(lists):
     return values, lists.list.len().to_numpy().astype("int64")[:, None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rate", "is_corrected"), [(0.05, True), (None, False)])
 def test_only_a_corrected_softmax_learns_popularity(rate, is_corrected):
     """All users take the items alike: nothing but the items' popularity can be learned."""

@@ -125,7 +125,9 @@ class Batches(keras.utils.PyDataset):
         ("level", True, True, 3),
     ],
 )
-@pytest.mark.parametrize("options", [{}, {"workers": 2}], ids=["", "workers"])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.long), {"workers": 2}], ids=["", "workers"]
+)
 def test_batches_of_a_py_dataset_are_weighed_as_others(name, steps, one_hot, rank, options):
     model = network(steps=steps, name=name)
     classes = CLASSES if steps else CLASSES[:, 0]

@@ -158,7 +158,7 @@ def test_ratings_are_no_labels_for_cross_entropy(model, batches):
         train(model, stars, epochs=3, optimizer=keras.optimizers.Adam(0.03))
 
 
-@pytest.mark.parametrize("split", [None, False])
+@pytest.mark.parametrize("split", [None, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("label", "is_validation"), [(3, False), (-1, False), (7, True)])
 def test_a_class_that_the_output_does_not_have_is_named(
     model, batches, label, is_validation, split

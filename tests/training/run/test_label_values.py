@@ -217,7 +217,9 @@ def test_labels_of_steps_without_weight_or_behind_a_mask_are_left_out(masked, sp
         train(model, ({"a": x}, wrong, *weights), metrics=[], split=split)
 
 
-@pytest.mark.parametrize("form", ["names", "order", "one for all"])
+@pytest.mark.parametrize(
+    "form", ["names", pytest.param("order", marks=pytest.mark.long), "one for all"]
+)
 def test_each_output_leaves_out_its_own_rows(form):
     model, kept = network(1, "sigmoid", 2), (np.arange(64) % 3 > 0).reshape(64, 1)
     labels = {"y0": np.where(kept, CLASSES % 2, -1), "y1": CLASSES % 2}

@@ -34,8 +34,8 @@ def parts(model):
 @pytest.mark.parametrize(
     ("weights", "each"),
     [
-        (None, (1, 1, 1)),
-        ({"click": 0.5}, (0.5, 0.5, 1)),
+        pytest.param(None, (1, 1, 1), marks=pytest.mark.long),
+        pytest.param({"click": 0.5}, (0.5, 0.5, 1), marks=pytest.mark.long),
         ({"click": [0.5, 2], "qty": 3}, (0.5, 2, 3)),
         ([(0.5, None), 3.0], (0.5, 1, 3)),
     ],

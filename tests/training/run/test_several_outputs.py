@@ -24,9 +24,11 @@ def make_model(named):
 @pytest.mark.parametrize(
     ("named", "metrics", "names"),
     [
-        (True, None, ["auc"]),
+        pytest.param(True, None, ["auc"], marks=pytest.mark.long),
         (False, ["auc", "accuracy"], ["accuracy", "auc"]),
-        (True, [keras.metrics.AUC(name="area", curve="PR")], ["area"]),
+        pytest.param(
+            True, [keras.metrics.AUC(name="area", curve="PR")], ["area"], marks=pytest.mark.long
+        ),
         (False, [keras.metrics.AUC(name="area", curve="PR")], ["area"]),
         (True, (), []),
     ],
@@ -67,7 +69,9 @@ def test_a_metric_of_a_function_of_the_user_is_never_another_one():
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
-@pytest.mark.parametrize("xla", [False, True], ids=["", "xla"])
+@pytest.mark.parametrize(
+    "xla", [pytest.param(False, marks=pytest.mark.long), True], ids=["", "xla"]
+)
 def test_the_split_step_trains_several_outputs_as_keras_does(named, xla):
     """Twice, since Keras makes most metrics in their first use."""
     y = LABELS if named else tuple(LABELS.values())
@@ -90,6 +94,7 @@ def test_the_split_step_trains_several_outputs_as_keras_does(named, xla):
         np.testing.assert_allclose(own, others, rtol=0, atol=1e-6)
 
 
+@pytest.mark.long
 def test_several_outputs_in_16_bits():
     """The precision of the split step, which several outputs have if they ask for it."""
     report, _ = measured(True, AMOUNT, loss={"click": "binary_crossentropy", "buy": "mse"})
@@ -188,7 +193,11 @@ def measured(named, data, **settings):
 @pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
 @pytest.mark.parametrize(
     ("weights", "buy"),
-    [(None, 1.0), ({"buy": 0.25}, 0.25), ([1.0, 0.25], 0.25)],
+    [
+        pytest.param(None, 1.0, marks=pytest.mark.long),
+        ({"buy": 0.25}, 0.25),
+        pytest.param([1.0, 0.25], 0.25, marks=pytest.mark.long),
+    ],
     ids=["none", "of one", "in order"],
 )
 @pytest.mark.parametrize("in_order", [True, False], ids=["losses in order", "by name"])

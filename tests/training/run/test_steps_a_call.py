@@ -69,7 +69,7 @@ def check_same(one, other):
         np.testing.assert_allclose(own, weights, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("split", [True, False])
+@pytest.mark.parametrize("split", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_the_training_is_the_same(path, single, split):
     network, report, told = fit(path, 32, split=split)
     assert (single[2].batches, told.batches) == (2 * list(range(STEPS)), 2 * [31, 63])

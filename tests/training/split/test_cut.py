@@ -143,7 +143,7 @@ def assigned(inputs, outputs):
 
 
 @pytest.mark.parametrize("kind", [OwnStep, OwnLoss, OwnCall, assigned])
-@pytest.mark.parametrize("metrics", [[], ["auc"]])
+@pytest.mark.parametrize("metrics", [pytest.param([], marks=pytest.mark.long), ["auc"]])
 def test_a_step_of_the_users_own_is_taken(kind, metrics, batches):
     dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     keras.utils.set_random_seed(0)
@@ -255,7 +255,14 @@ def test_what_cannot_be_split_is_refused(make, message):
 
 
 @pytest.mark.parametrize("inputs", [list, lambda tensors: tensors[0]])
-@pytest.mark.parametrize("outputs", [list, tuple, lambda tensors: tensors[0]])
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        pytest.param(list, marks=pytest.mark.long),
+        tuple,
+        pytest.param(lambda tensors: tensors[0], marks=pytest.mark.long),
+    ],
+)
 def test_one_input_or_output_may_be_in_a_list(inputs, outputs, batches, losses):
     def model():
         keras.utils.set_random_seed(0)

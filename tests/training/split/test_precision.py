@@ -39,7 +39,7 @@ def test_float16_scales_the_loss(batches, built):
 @pytest.mark.parametrize(
     "kind", [optimizers.LossScaleOptimizer, keras.optimizers.LossScaleOptimizer]
 )
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("xla", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_scale_that_grows_scales_the_loss_and_its_gradients(batches, built, kind, xla):
     plain, scaled = built(), built()
     optimizer = kind(optimizers.SGD(0.1), initial_scale=8.0, dynamic_growth_steps=1)
@@ -182,7 +182,7 @@ def loading(request):
     set_global_attribute("safe_mode_saving", was)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.long), "bfloat16"])
 @pytest.mark.parametrize("kind", BEHIND_A_TABLE)
 @pytest.mark.usefixtures("loading")
 def test_functions_of_the_user_count_in_training(kind, precision):

@@ -210,7 +210,7 @@ def _attentive(*, lists):
 
 
 @pytest.mark.parametrize("lists", [False, True])
-@pytest.mark.parametrize("options", [{}, {"xla": True}])
+@pytest.mark.parametrize("options", [pytest.param({}, marks=pytest.mark.long), {"xla": True}])
 def test_masks_of_lookups_count(batches, losses, options, lists):
     def with_recent(x, y):
         ids = (x["movieId"] * tf.range(1, 7, dtype="int32")) % 40
@@ -344,7 +344,12 @@ def _with_a_tied_table_of_two_uses(inputs):
     "optimizer", [pytest.param(keras.optimizers.SGD, marks=pytest.mark.long), optimizers.Adagrad]
 )
 @pytest.mark.parametrize(
-    "make", [_with_a_shared_layer, _with_a_tied_table, _with_a_tied_table_of_two_uses]
+    "make",
+    [
+        pytest.param(_with_a_shared_layer, marks=pytest.mark.long),
+        pytest.param(_with_a_tied_table, marks=pytest.mark.long),
+        _with_a_tied_table_of_two_uses,
+    ],
 )
 def test_weights_before_and_after_the_lookups_get_both_gradients(
     batches, losses, make, optimizer, lists
@@ -381,7 +386,14 @@ def _moved(model, step):
 
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
-@pytest.mark.parametrize("frozen", [["dense_features"], ["dense"], ["dense_features", "dense"]])
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        pytest.param(["dense_features"], marks=pytest.mark.long),
+        pytest.param(["dense"], marks=pytest.mark.long),
+        ["dense_features", "dense"],
+    ],
+)
 def test_layers_frozen_and_thawed_after_compiling(batches, precision, frozen):
     def small():
         inputs = {"userId": keras.Input((1,), name="userId", dtype="int32")}
@@ -411,7 +423,7 @@ def test_layers_frozen_and_thawed_after_compiling(batches, precision, frozen):
         assert count is None or len(moved) == count
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.long), "float16"])
 def test_an_optimizer_of_other_weights_is_refused(batches, built, precision):
     dataset, optimizer = batches(64, 64), optimizers.Adam()
     model, other = built(), built()

@@ -200,7 +200,7 @@ def test_a_worker_killed_in_fit_loses_nothing(client, clicks, want, tmp_path, st
     kill_in(client, STEPS, step, tmp_path / "killed")
     assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
     assert (tmp_path / "killed").exists()
-    client.wait_for_workers(2, timeout=200)
+    client.wait_for_workers(2, timeout=600)
 
 
 def test_the_loss_of_all_workers_at_once_loses_nothing(client, clicks, want, tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_the_loss_of_all_workers_at_once_loses_nothing(client, clicks, want, tmp
     def restarted(futures, **settings):
         results = gather(futures, **settings)
         if not restarts:  # of the sizes, before the tables are merged
-            restarts.append(client.restart(timeout=200))
+            restarts.append(client.restart(timeout=600))
         return results
 
     monkeypatch.setattr(client, "gather", restarted)
@@ -228,7 +228,7 @@ def test_a_task_that_kills_each_worker_is_our_error(client, clicks, tmp_path):
             make().fit(clicks, client=client)
     finally:
         client.run_on_scheduler(allow, count=3)
-        client.wait_for_workers(2, timeout=200)
+        client.wait_for_workers(2, timeout=600)
 
 
 def test_a_cluster_without_workers_is_refused(clicks, monkeypatch):

@@ -33,7 +33,17 @@ def outputs(workflow: Workflow, rows: pl.DataFrame) -> pl.DataFrame:
     return workflow.transform(rows[:50]).collect()
 
 
-@pytest.mark.parametrize("operator", [ops.Categorify(), ops.Normalize(), ops.FillMedian()], ids=str)
+@pytest.mark.parametrize(
+    "operator",
+    [
+        ops.Categorify(),
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (ops.Normalize(), ops.FillMedian())
+        ),
+    ],
+    ids=str,
+)
 def test_what_is_learnt_of_many_columns_is_what_is_learnt_of_each(
     operator, rows, tmp_path, monkeypatch
 ):
@@ -96,7 +106,17 @@ def sums(operator: ops.Categorify | ops.Normalize) -> ConcatNode:
     return ConcatNode(*([name] >> operator for name in NAMES))
 
 
-@pytest.mark.parametrize("operator", [ops.Categorify(), ops.Normalize(), ops.FillMedian()], ids=str)
+@pytest.mark.parametrize(
+    "operator",
+    [
+        ops.Categorify(),
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (ops.Normalize(), ops.FillMedian())
+        ),
+    ],
+    ids=str,
+)
 def test_what_is_learnt_by_many_nodes_is_what_is_learnt_by_one(
     operator, rows, tmp_path, monkeypatch
 ):

@@ -107,7 +107,7 @@ def test_a_worker_killed_in_transform_loses_nothing(client, folder, tmp_path, be
     assert [path.read_bytes() for path in files] == want
     assert marker.exists()
     assert {path.name for path in there.iterdir()} == {"_schema.json", *(p.name for p in files)}
-    client.wait_for_workers(2, timeout=200)
+    client.wait_for_workers(2, timeout=600)
 
 
 def test_two_workers_with_one_task_never_write_one_file(folder, tmp_path, monkeypatch):

@@ -69,8 +69,12 @@ def trained(path):
     ("options", "layers"),
     [
         ("--model wide_and_deep --hidden 8,4", {"wide", "hidden_2"}),
-        ("--model dlrm --hidden 8 --optimizer adagrad", {"top_1"}),
-        ("--model dcn --hidden 8 --dropout 0.1", {"hidden_1_dropout"}),
+        pytest.param(
+            "--model dlrm --hidden 8 --optimizer adagrad", {"top_1"}, marks=pytest.mark.long
+        ),
+        pytest.param(
+            "--model dcn --hidden 8 --dropout 0.1", {"hidden_1_dropout"}, marks=pytest.mark.long
+        ),
         ("--model mlp --model-option output_name=clicked", {"clicked"}),
         ("--model two_tower --query user --query age --precision bfloat16", set()),
     ],
