@@ -211,6 +211,11 @@ class AsyncEnsembleClient:
 
     async def __aenter__(self) -> Self:
         """Connect, and read the model's contract."""
+        if self._open is not None:
+            raise ClientError(
+                "INVALID_INPUT",
+                f"{self!r} has a connection already, which its tasks may share. Enter it once.",
+            )
         connection = _connection_class(self._address)(self._address, self._headers, self._retries)
         try:
             config = await connection.config(self.model_name, self.model_version, self.timeout)

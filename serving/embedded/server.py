@@ -94,6 +94,11 @@ class TritonServer:
                 "Expected different ports for HTTP, gRPC and metrics. "
                 f"Received: {', '.join(map(repr, given))}."
             )
+        if admin_key is not None and not (admin_key.isascii() and admin_key.isprintable()):
+            raise ServerError(
+                "Expected admin_key as printable ASCII, since a header carries it. "
+                f"Received: {admin_key!r}."
+            )
         self.model_repository = Path(model_repository).absolute()
         self._wanted = models
         self._tritonserver = tritonserver

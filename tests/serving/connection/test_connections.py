@@ -168,6 +168,8 @@ def test_asyncio_has_the_same_errors(url):
                 await client.raw({"userId": np.zeros((1, 1), np.int64)})
             with pytest.raises(DeadlineExceededError):
                 await hurried(client)
+            with pytest.raises(ClientError, match="has a connection already"):
+                await client.__aenter__()
             assert_frame_equal(await client.predict(FRAME), EXPECTED)
         with pytest.raises(ClientError, match="Write `async with`"):
             await client.predict(FRAME)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -91,6 +92,12 @@ def test_administration_needs_the_key(server):
             with pytest.raises(InferenceServerException, match="restricted"):
                 request()
     assert server.is_ready()
+
+
+@pytest.mark.parametrize("key", ["clé", "a\nb"])
+def test_a_key_that_no_header_can_carry_is_refused(repository, key):
+    with pytest.raises(ServerError, match=f"Expected admin_key.*Received: {re.escape(repr(key))}"):
+        TritonServer(repository, admin_key=key)
 
 
 def test_models_are_unloaded_and_loaded(server):
