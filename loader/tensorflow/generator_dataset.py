@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from loader.errors import LoaderError
+from loader.tensorflow.freed_memory import keep_freed_memory
 from loader.tensorflow.private import HandleDataset
 from loader.tensorflow.tensors import Transport
 
@@ -141,4 +142,5 @@ class GeneratorFunctions:
                 output_types=[spec.dtype for spec in specs],
                 output_shapes=[spec.shape for spec in specs],
             )
+            keep_freed_memory()
             return HandleDataset(handle, self._transport.element_spec).with_options(options)
