@@ -208,6 +208,7 @@ def train(
         common = {
             "number of epochs": epochs,
             "first epoch, from the checkpoint": first,
+            "checkpoint, by the checksum of its weights": saver.restored_sum if saver else "",
             "precision": precision,
             "steps_per_execution": steps,
             "fit of the features": fits,
