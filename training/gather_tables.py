@@ -112,7 +112,8 @@ def _gathered(
             own = owns[layout.rank]
             sent = tf.zeros(shape, variable.value.dtype)
             if own is not None:
-                rows = tf.identity(variable.value[own.start : own.start + own.count])
+                # Not by a slice of the variable, which is one of a copy once its rows were updated.
+                rows = tf.gather(variable.value, tf.range(own.start, own.start + own.count))
                 sent = tf.concat([rows, sent[own.count :]], axis=0)
             every = collectives.gathered(sent, numbers[shape], collectives.host)
             if whole is not None:

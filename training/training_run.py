@@ -126,7 +126,8 @@ def train(
             Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
         verbose: prints a line for each epoch, and in a terminal a progress bar until then.
         workers: all workers, from `join_workers`, if several processes call `train` together, each
-            with its share of the rows. Metrics of training are those of all rows, metrics of
+            with its share of the rows. Metrics of training are those of all rows, for which their state has
+            to be a sum over batches, not a maximum; metrics of
             validation those of the first worker, so that callbacks end all of them after the same
             epoch. A shuffled share of the validation data has other rows in each epoch. The
             first one writes checkpoints, in a folder that all can read. Only the first should
@@ -208,6 +209,7 @@ def train(
         common = {
             "number of epochs": epochs,
             "first epoch, from the checkpoint": first,
+            "checkpoint, by the checksum of its weights": saver.restored_sum if saver else "",
             "precision": precision,
             "steps_per_execution": steps,
             "fit of the features": fits,

@@ -147,6 +147,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         """A worker's share of the rows of this epoch that all trained on before an interruption."""
         return self._rows_before / self._loader.global_size
 
+    @property
+    def restored_sum(self) -> str:
+        """The checksum of the weights that `restore` has loaded; "" before, and if there was no checkpoint."""
+        return "" if self._restored is None else str(self._restored["sum_of_weights"])
+
     def restore(self, model: keras.Model) -> int:
         """Load the last checkpoint into a built, compiled model and the loader.
 
@@ -162,7 +167,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 `callbacks`.
         """
         self._expect_weights_trained()
-        self._last, self._rate = self._published(), _learning_rate(model)
+        self._last, self._rate = self._published(), learning_rate(model)
         if self._last is None:
             return 0
         content = _parsed(self._last, self._folder / _POINTER)
@@ -180,7 +185,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             variable.assign(seed)
         self._restored = content
         self._steps_before, self._rows_before = content["steps"], content["rows"]
-        self._metrics, self._rate_within_epoch = content["metrics"], _learning_rate(model)
+        self._metrics, self._rate_within_epoch = content["metrics"], learning_rate(model)
         self._shapes = {name: np.shape(value) for name, value in self._metrics.items()}
         self._set_counts()
         # Keras itself ends no run in its first epoch.
@@ -305,7 +310,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         """Resume at the checkpoint, whatever was read in between."""
         del logs
         if self._rate is None:  # `restore` was not called
-            self._rate = _learning_rate(self.model)
+            self._rate = learning_rate(self.model)
         if self._restored is not None:
             # On several devices Keras reads a batch to build the model, and drops the rest of the
             # epoch.
@@ -550,7 +555,7 @@ def _name_of_optimizer(model: keras.Model) -> str:
     )
 
 
-def _learning_rate(model: keras.Model) -> float | None:
+def learning_rate(model: keras.Model) -> float | None:
     """The learning rate of a model's optimizer; None if a schedule sets it."""
     optimizer = _optimizer_of(model)
     rate = None if optimizer is None else optimizer.get_config().get("learning_rate")

@@ -248,10 +248,43 @@ def different(rows, workers):
         "losses": run(loss=["binary_crossentropy", "mse"][rank % 2]),
         "loss_weights": run(loss_weights=[1.0 + rank]),
         "metrics": run(metrics=[["mae"], ["mse"]][rank % 2]),
+        "largest": run(metrics=["mae", Largest(name="largest")]),
         "class_weight": run(class_weight={np.int64(1): 1.0 + rank}),
         "writes": run(checkpoint=LoaderCheckpoint(data, "unused")) if rank else "the first writes",
         "workers": refused(lambda: train(make("lists"), data, workers=workers.size)),
     }
+
+
+@keras.saving.register_keras_serializable("tests")
+class Largest(keras.metrics.Metric):
+    """The largest prediction."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.most = self.add_variable((), "zeros", name="most")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):  # noqa: ARG002
+        self.most.assign(keras.ops.maximum(self.most, keras.ops.max(y_pred)))
+
+    def result(self):
+        return self.most.value
+
+
+class Slower(keras.callbacks.Callback):
+    """Lowers the learning rate after the first epoch, as `ReduceLROnPlateau` does."""
+
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG002
+        self.model.optimizer.learning_rate = 0.01
+
+
+def slower_on_one(rows):
+    """Train two epochs, where one worker alone has a callback that changes the learning rate."""
+    workers = join_workers()
+    data = load(rows, "single ids", workers.rank, workers.size)
+    callbacks = [Slower()] if workers.rank else []
+    model = make("single ids")
+    compile_model(model, optimizers.SGD(0.5), workers=workers)
+    return refused(lambda: model.fit(data, epochs=2, verbose=0, callbacks=callbacks, shuffle=False))
 
 
 def unchanged(x, y):
@@ -413,10 +446,14 @@ def resumed(rows, checkpoint):
 
 
 class Stop(keras.callbacks.Callback):
-    """Ends the run of a worker within its second epoch."""
+    """Ends the run of a worker after some steps, 7 for the midst of its second epoch."""
+
+    def __init__(self, steps=7):
+        super().__init__()
+        self.steps = steps
 
     def on_train_batch_end(self, batch, logs=None):  # noqa: ARG002
-        if int(self.model.optimizer.iterations) == 7:
+        if int(self.model.optimizer.iterations) == self.steps:
             raise KeyboardInterrupt
 
 
@@ -438,7 +475,12 @@ def stopped_within_an_epoch(rows, folder):
     whole = run("whole")
     with suppress(KeyboardInterrupt):
         run("stopped", Stop())
-    return {"whole": whole, "resumed": run("stopped")}
+    resumed = run("stopped")
+    with suppress(KeyboardInterrupt):
+        run("early", Stop(2))
+    if workers.rank:
+        folder = f"{folder}/not shared"
+    return {"whole": whole, "resumed": resumed, "elsewhere": refused(lambda: run("early"))}
 
 
 def several_classes():

@@ -153,21 +153,36 @@ class Collectives:
     def copy_from_first(self, variables: Sequence[tf.Variable]) -> None:
         """Set variables to their values on the first worker, a few million values at a time."""
         for variable in variables:
-            for part in _parts(variable):
-                self._copy(variable, part)
+            for rows in _parts(variable):
+                self._copy(variable, rows)
 
-    def _copy(self, variable: tf.Variable, part: Any) -> None:
-        value = variable if part is None else variable[part]
+    def _copy(self, variable: tf.Variable, rows: range | None) -> None:
+        # Not by a slice of the variable, which holds a copy of all of it if rows were updated, as of a table,
+        # and else while it is assigned to.
         # Integers of GPUs are on the host; unsigned ones cannot be sent.
-        kind = value.dtype if value.dtype.is_floating else tf.int64
+        kind = variable.dtype if variable.dtype.is_floating else tf.int64
         common = self._common(self.device, self.reserve(1))
         del common["ordering_token"]
         with tf.device(self.device):
             if self.rank == 0:
+                value = variable
+                if rows is not None:
+                    value = tf.gather(variable, tf.range(rows.start, rows.stop))
                 tf.raw_ops.CollectiveBcastSendV2(input=tf.cast(value, kind), **common)
                 return
-            received = tf.raw_ops.CollectiveBcastRecvV2(T=kind, shape=tf.shape(value), **common)
-            value.assign(tf.cast(received, value.dtype))
+            shape = variable.shape if rows is None else (len(rows), *variable.shape[1:])
+            received = tf.raw_ops.CollectiveBcastRecvV2(T=kind, shape=shape, **common)
+            value = tf.cast(received, variable.dtype)
+            if rows is None:
+                variable.assign(value)
+                return
+            tf.raw_ops.ResourceStridedSliceAssign(
+                ref=variable.handle,
+                begin=[rows.start],
+                end=[rows.stop],
+                strides=[1],
+                value=value,
+            )
 
     def _common(self, place: str, number: int | tf.Tensor) -> dict[str, Any]:
         on_gpu = self.on_gpu and place != self.host
@@ -180,10 +195,11 @@ class Collectives:
         }
 
 
-def _parts(variable: tf.Variable, values: int = 1 << 24) -> list[Any]:
-    """Slices of at most so many values; None for a variable that is small enough as a whole."""
+def _parts(variable: tf.Variable, values: int = 1 << 22) -> list[range | None]:
+    """Rows of at most so many values; None for a variable that is small enough as a whole."""
     size = variable.shape.num_elements()
     if size <= values:
         return [None]
-    rows = max(values * variable.shape[0] // size, 1)
-    return [slice(start, start + rows) for start in range(0, variable.shape[0], rows)]
+    height = variable.shape[0]
+    rows = max(values * height // size, 1)
+    return [range(start, min(start + rows, height)) for start in range(0, height, rows)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from loader.tensorflow.sized_dataset import loader_read_by
@@ -15,16 +16,22 @@ from training.parallel.shares import expect_shares, order_shared
 from training.parallel.workers import Workers
 
 # Numbers that tell a worker's epoch.
-_EPOCH = 3
+_EPOCH = 4
 
 
 class EqualSteps:
-    """A comparison of all workers' epochs and rows of a batch, which fails if they differ."""
+    """A comparison of all workers' epochs and rows of a batch, which fails if they differ.
 
-    def __init__(self, workers: Workers) -> None:
+    Args:
+        workers: several workers.
+        rate: returns the learning rate of this worker's optimizer; 0 if a schedule sets it.
+    """
+
+    def __init__(self, workers: Workers, rate: Callable[[], float]) -> None:
         if workers.collectives is None:
             raise TypeError("several workers are compared")
         self._workers = workers
+        self._rate = rate
         self._collectives = workers.collectives
         self._number = self._later = self._tables = 0
         self._iterator: Any = lambda: None
@@ -33,7 +40,8 @@ class EqualSteps:
             # For each worker its epoch, and the number of the batch's rows.
             zeros = tf.zeros([workers.size, 1 + _EPOCH], tf.int64)
             self._states = tf.Variable(zeros, trainable=False)
-            # The number of the epoch; and of the loader's, if it shares an order, that and its seed.
+            # The number of the epoch; and of the loader's, if it shares an order, that and its seed; and
+            # the bits of the learning rate, which callbacks change between epochs.
             self._epoch = tf.Variable([0] * _EPOCH, trainable=False, dtype=tf.int64)
             self._zero = tf.Variable(0, trainable=False)
 
@@ -60,7 +68,8 @@ class EqualSteps:
             self._compares_loaders = False
             expect_shares(self._workers, read)
         order = (0, 0) if read is None else order_shared(read[0])
-        self._epoch.assign([int(self._epoch[0]) + 1, *order])
+        rate = int(np.float32(self._rate() if trains else 0.0).view(np.int32))
+        self._epoch.assign([int(self._epoch[0]) + 1, *order, rate])
 
     def compare(self, batch: tf.Tensor, tables: Sequence[tf.Tensor]) -> tf.Tensor:
         """Each worker's rows of the batch, and rows that it has looked up in each table: (workers, 1 + tables).
@@ -114,7 +123,8 @@ class EqualSteps:
         different = [(rank, *o) for rank, o in enumerate(others, 1) if o != own]
         if not different:
             return
-        (epoch, *order, rows), (rank, epoch_there, *order_there, rows_there) = own, different[0]
+        epoch, *order, rate, rows = own
+        rank, epoch_there, *order_there, rate_there, rows_there = different[0]
         one, two = self._workers.name(0), self._workers.name(rank)
         if 0 in (rows, rows_there):
             raise TrainingError(
@@ -135,6 +145,14 @@ class EqualSteps:
                 f"{order[0]} with seed {order[1]} on {one}, epoch {order_there[0]} with seed "
                 f"{order_there[1]} on {two}. Read the loader on all workers or on none: peek() shows a "
                 "batch, and another loader is for evaluation. A seed_fn returns the same on all."
+            ) from cause
+        if rate != rate_there:
+            rates = np.array([rate, rate_there], np.int32).view(np.float32)
+            raise TrainingError(
+                "Expected the same learning rate on all workers, without which their weights differ. "
+                f"Received: in epoch {epoch} {rates[0]:g} on {one}, {rates[1]:g} on {two}. Give all workers the "
+                "callback that changes it; one that decides by metrics of validation, such as "
+                "ReduceLROnPlateau, needs train(), which gives all workers the same."
             ) from cause
         raise TrainingError(
             f"Expected batches of as many rows on all workers. Received: {rows} rows on {one}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from training.errors import TrainingError
 
@@ -42,7 +43,13 @@ def meet(addresses: Sequence[str], rank: int, timeout: float) -> None:
 
 def _listening(address: str) -> socket.socket:
     try:
-        return socket.create_server(("", _port(address)), backlog=1024)
+        port = _port(address)
+        if socket.has_dualstack_ipv6():
+            with suppress(OSError):  # a host without addresses of IPv6, or a port that is taken
+                return socket.create_server(
+                    ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
+                )
+        return socket.create_server(("", port), backlog=1024)
     except (OSError, ValueError) as error:
         raise TrainingError(
             "Expected a free port at this worker's address in TF_CONFIG, and the other workers "

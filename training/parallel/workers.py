@@ -68,7 +68,8 @@ def join_workers(timeout: float = 600.0) -> Workers:
         timeout: seconds to wait for workers that have not started yet, and that a call of the
             training step may take, after which another worker counts as hanging. XLA compiles, and
             the first worker saves, within this time. A worker that dies ends the others sooner,
-            within half a minute.
+            within half a minute. But if another program has a worker's port, that worker raises an error
+            and the others wait without a limit, in TensorFlow: end them.
 
     Returns:
         The workers; without TF_CONFIG this process alone.

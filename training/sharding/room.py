@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from loader.errors import LoaderError
+from loader.opening import open_loader
 from loader.tensorflow.memory import gpu_megabytes
 from training.parallel.failures import together
 from training.parallel.workers import Workers
@@ -21,6 +22,8 @@ from training.sharding.plan import Sizes, check_room, check_state_room
 
 # Bytes of state from which one worker alone asks its driver, which takes a tenth of a second.
 _LARGE = 10**9
+# The file beside that of a container's limit of memory that has what is used of it.
+_USED = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
 
 
 def expect_room(workers: Workers, sizes: Sizes, held: Sequence[int]) -> None:
@@ -85,12 +88,23 @@ def copies_in(optimizer: keras.Optimizer) -> int:
 
 
 def free_memory() -> int:
-    """Bytes of this host's memory that a process may take without swapping."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return int(rest.split()[0]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Bytes that a process may take without swapping: of this host's memory, and of its container's limit."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError):  # macOS
+        free = _numbers(Path("/proc/meminfo"))["MemAvailable:"] * 1024
+    for limit in open_loader.MEMORY_LIMITS:
+        with suppress(OSError, ValueError):  # no such file; "max" for no limit
+            most, used = int(limit.read_text()), int(limit.with_name(_USED[limit.name]).read_text())
+            held = _numbers(limit.with_name("memory.stat"))
+            # What was read of files counts as used until others need the memory.
+            free = min(free, most - used + held["active_file"] + held["inactive_file"])
+    return max(free, 0)
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """The numbers of a file that has a name and a number in each line."""
+    lines = (line.split() for line in path.read_text().splitlines())
+    return {name: int(number) for name, number, *_ in lines}
 
 
 def _left(workers: Workers) -> int:

@@ -72,7 +72,8 @@ def compile_model(
         xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
         workers: all workers, from `join_workers`, if several processes train the model, each on its
             own batches of equal size. They start with the weights of the first one, and losses and
-            metrics of training are those of all rows; `evaluate` is each worker's own. The loss is
+            metrics of training are those of all rows, for which a metric's state has to be a sum over
+            batches; `evaluate` is each worker's own, so that callbacks that decide by it need `train`. The loss is
             a mean over rows. Keras' own optimizers, other than SGD without clipping, give other weights
             than one process for tables whose rows repeat in a batch, of which a warning tells.
         **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,

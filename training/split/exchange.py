@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from loader.frameworks.checkpoint import learning_rate
 from training.optimizers.distinct import distinct_rows
 from training.parallel.agreement import agree, fingerprint
 from training.parallel.equal_steps import EqualSteps
@@ -57,7 +58,7 @@ class Exchange:
         self.kind = kind
         self._model = model
         self._collectives = workers.collectives
-        self.steps = EqualSteps(workers)
+        self.steps = EqualSteps(workers, lambda: learning_rate(model) or 0.0)
         self._is_ready = False
         self._numbers_of_pieces = self._numbers_of_tables = 0
 

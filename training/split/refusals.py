@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from training.errors import TrainingError
 from training.private import layers_of, origin, unknown_to
@@ -86,6 +87,39 @@ def expect_not_assigned(
     ]
     if assigned:
         raise _assigned(assigned)
+
+
+def expect_sums(model: keras.Model, update: Callable[[], object]) -> None:
+    """Raise TrainingError if a metric's state is no sum over batches, as a maximum, which workers cannot add up.
+
+    Args:
+        model: a model whose metrics are made.
+        update: adds one and the same batch to the metrics.
+    """
+    states = [[variable.numpy() for variable in model.metrics_variables]]
+    for _ in range(2):
+        update()
+        states.append([variable.numpy() for variable in model.metrics_variables])
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        unequal = {
+            id(variable)
+            for variable, (start, once, twice) in zip(
+                model.metrics_variables, zip(*states, strict=True), strict=True
+            )
+            if not np.allclose(twice - once, once - start, rtol=1e-3, equal_nan=True)
+        }
+    names = [
+        f"{metric.name!r} of {type(metric).__name__}"
+        for group in model.metrics
+        for metric in getattr(group, "metrics", [group])
+        if any(id(variable) in unequal for variable in metric.variables)
+    ]
+    if unequal:
+        raise TrainingError(
+            "Expected metrics whose state is a sum over batches, since several workers add up what each has "
+            f"counted. Received: {', '.join(names)}, whose state changes otherwise, as a maximum or a moving "
+            "average does. Leave it out, and compute it after training with one process."
+        )
 
 
 def expect_state(optimizer: keras.Optimizer, variables: Sequence[keras.Variable]) -> None:

@@ -27,6 +27,7 @@ from training.split.refusals import (
     expect_no_losses,
     expect_not_assigned,
     expect_state,
+    expect_sums,
 )
 from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
@@ -191,10 +192,14 @@ class SplitStep:
             kept = [(variable, variable.numpy()) for variable in self.model.metrics_variables]
             given = (y, self.parts.tower.output, weight)
             y, outputs, weight = keras.tree.map_structure(_one_row, given)
+            ones = keras.tree.map_structure(_ones_like, (y, outputs, weight))
             if len(self.model.outputs) > 1:
                 self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight)
             self.model.compute_metrics(None, y, outputs, sample_weight=weight)
             self.model.reset_metrics()
+            if self._exchange is not None:
+                expect_sums(self.model, lambda: self.model.compute_metrics(None, *ones))
+                self.model.reset_metrics()
             for variable, value in kept:  # of an epoch that is resumed
                 variable.assign(value)
 
@@ -395,6 +400,10 @@ def _one_row(tensor: tf.Tensor | None) -> tf.Tensor | None:
     if tensor is None:
         return None
     return tf.zeros([1, *(length or 1 for length in tensor.shape[1:])], tensor.dtype)
+
+
+def _ones_like(tensor: tf.Tensor | None) -> tf.Tensor | None:
+    return tensor if tensor is None or tensor.dtype == tf.string else tf.ones_like(tensor)
 
 
 def track_loss(model: keras.Model, loss: tf.Tensor, rows: tf.Tensor) -> None:

@@ -151,6 +151,7 @@ def test_operations_leave_no_threads_behind(found):
         ("losses", ["the same loss. Received: binary_crossentropy on worker 0", "mse on worker 1"]),
         ("loss_weights", ["the same loss_weights. Received: 1.0 on worker 0", "2.0 on worker 1"]),
         ("metrics", ["the same metrics. Received: mae on worker 0", "mse on worker 1"]),
+        ("largest", ["whose state is a sum", "Received: 'largest' of Largest, whose state"]),
         ("class_weight", ["the same class_weight. Received: 1=1.0 on worker 0", "1=2.0 on worker"]),
         ("writes", ["the first"]),
         ("workers", ["Expected workers as join_workers() returns it. Received: "]),
@@ -204,6 +205,16 @@ def test_a_loader_that_one_worker_reads_between_epochs_is_an_error_on_all(rows, 
         assert "epoch 1 with seed 3 on worker 1" in error
 
 
+@pytest.mark.long
+def test_a_learning_rate_that_one_worker_changes_is_an_error_on_all(rows, tmp_path):
+    for error in found_by(start(2, tmp_path, program.slower_on_one, rows), tmp_path):
+        assert (
+            "the same learning rate on all workers, without which their weights differ. Received: "
+            "in epoch 2 0.5 on worker 0 (localhost:"
+        ) in error
+        assert "0.01 on worker 1" in error
+
+
 def test_an_overflow_of_one_worker_skips_the_step_on_all(tmp_path):
     first, second = found_by(start(2, tmp_path, program.reduced_precision), tmp_path)
     assert first == second  # bit for bit
@@ -252,6 +263,10 @@ def test_a_worker_that_is_started_again_alone_ends_in_time(tmp_path):
 @pytest.mark.long
 def test_an_epoch_that_workers_resume_has_the_metrics_of_all_its_rows(rows, tmp_path):
     found = found_by(start(2, tmp_path, program.stopped_within_an_epoch, rows, tmp_path), tmp_path)
+    for answer in found:
+        assert "the same checkpoint, by the checksum of its weights. Received: " in answer.pop(
+            "elsewhere"
+        )
     for whole, resumed in (answer.values() for answer in found):
         assert resumed["history"].keys() == {"auc", "loss"}
         for name, values in resumed["history"].items():
@@ -365,12 +380,25 @@ def test_a_worker_that_never_starts_is_named(free):
             assert text in str(one.exception())
 
 
-def test_workers_that_start_one_after_another_meet(free):
+@pytest.mark.parametrize(
+    ("host", "family"),
+    [
+        ("localhost", socket.AF_INET),
+        pytest.param(
+            "[::1]",
+            socket.AF_INET6,
+            marks=pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6"),
+        ),
+    ],
+)
+def test_workers_that_start_one_after_another_meet(free, host, family):
+    free = [address.replace("localhost", host) for address in free]
     all_met = threading.Barrier(3, timeout=60)
 
     def begin(rank):
         meet(free, rank, 60.0)
-        with socket.create_server(("", int(free[rank].rpartition(":")[2]))):  # as TensorFlow's
+        port = int(free[rank].rpartition(":")[2])
+        with socket.create_server(("", port), family=family):  # as TensorFlow's
             all_met.wait()
 
     with ThreadPoolExecutor() as pool:
