@@ -304,6 +304,14 @@ def test_bench_measures(served):
     ]
 
 
+@pytest.mark.usefixtures("folder")
+def test_bench_cuts_no_number_in_a_narrow_terminal(served, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = done("bench", "shop", "rows.parquet", "--url", served, "--seconds", "0.1")
+    assert "…" not in text
+    assert "requests/s" in text
+
+
 def test_bench_writes_requests(folder, served):
     done("bench", "shop", "rows.parquet", "--url", served, "--write-input", "input.json")
     document = json.loads((folder / "input.json").read_text())
@@ -312,7 +320,8 @@ def test_bench_writes_requests(folder, served):
     assert len(document["validation_data"]) == 1_024
     assert document["validation_data"][0]["output"]["shape"] == [1]
     requests = ["bench", "shop", "rows.parquet", "--url", served, "--write-input", "input.json"]
-    done(*requests, "--no-validation-data")
+    made = json.loads(done(*requests, "--no-validation-data", "--json"))
+    assert made == {"model": "shop", "input": "input.json", "requests": 1_024}
     assert json.loads((folder / "input.json").read_text()) == {"data": document["data"]}
 
 
