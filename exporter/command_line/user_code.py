@@ -79,7 +79,7 @@ def _import(name: str) -> ModuleType:
     missing = CommandError(
         f"Expected a Python file, or module:attribute. Received: {name!r}, no such module."
     )
-    if not name:
+    if not name or name.startswith("."):  # a path, such as ./raw.parquet
         raise missing
     sys.path.insert(0, "")
     try:

@@ -395,6 +395,7 @@ def test_show_draws_the_steps():
         ("fit flow.py rows.parquet", "Expected flow.py to define `workflow`. Received: Workflow,"),
         ("fit flow.py:ops rows.parquet", "Expected a Workflow in flow.py:ops. Received: module."),
         ("fit no.such:flow rows.parquet", "Received: 'no.such', no such module."),
+        ("fit ./rows.parquet flow.py", "Received: './rows.parquet', no such module."),
         ("fit flow.py:flow none.parquet", "none.parquet"),
         ("transform rows.parquet --output train", "train holds parquet files already"),
         ("transform rows.parquet --output new --workflow none", "none"),
