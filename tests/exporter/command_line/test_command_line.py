@@ -160,6 +160,15 @@ def test_parity_is_proven(folder, served):
         assert words in page
 
 
+def test_show_in_a_terminal_without_the_characters(folder):
+    command = [sys.executable, "-c", PROGRAM, "show", "shop"]
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run(command, cwd=folder, capture_output=True, check=False, env=latin)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert rb"request \u2192 shop" in result.stdout
+    assert b"int64 [N, 1]" in result.stdout
+
+
 def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served, addresses):
     text = done("openapi", "shop", "--server", "https://example.com")
     document = json.loads(text)
