@@ -72,7 +72,7 @@ def unread(error: BaseException) -> str:
     return first_line(error) + (advice if "infer_schema_length" in str(error) else "")
 
 
-def in_a_line(error: Exception) -> str:
+def in_a_line(error: BaseException) -> str:
     r"""Shorten another package's error to a line of whole words, so that a sentence can follow.
 
     Keras marks the reason as bold, and lists the arguments of the layer's call below it.

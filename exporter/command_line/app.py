@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -106,6 +107,9 @@ def main() -> None:
     # TensorFlow's messages hide the command's own output. It logs as errors what processors lack,
     # and raises those that fail.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # As of standard error: a name that the terminal's encoding lacks would end a command.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     _log_progress()
     try:
         make_app()()

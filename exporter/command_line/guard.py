@@ -92,7 +92,7 @@ def _is_output_closed() -> bool:
     return any(event & select.POLLERR for _, event in look.poll(0))
 
 
-def is_own(error: Exception) -> bool:
+def is_own(error: BaseException) -> bool:
     """Whether an error is one of this package's, or says how to install what it lacks."""
     is_missing = isinstance(error, ModuleNotFoundError) and what_is_missing(error) is not None
     return is_missing or type(error).__module__.split(".")[0] in PACKAGES

@@ -101,7 +101,7 @@ class NetworkOptions:
         options: dict[str, Any] = {"dropout": self.dropout or 0.0}
         widest = self.embedding_dim or WIDEST
         options["embedding_dim" if self.model in ("dlrm", "bst") else "max_embedding_dim"] = widest
-        if self.hidden:
+        if self.hidden is not None:
             options["top" if self.model == "dlrm" else "hidden"] = _widths(self.hidden)
         self._expect_own()
         if self.query:
@@ -269,7 +269,7 @@ def class_weights(words: Sequence[str] | None) -> dict[Any, Any] | None:
 
 
 def _widths(text: str) -> list[int]:
-    widths = [int(word) if word.strip().isdigit() else 0 for word in text.split(",")]
+    widths = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
     if min(widths) < 1:
         raise CommandError(
             f"Expected widths of layers, such as --hidden 256,128. Received: {text!r}."

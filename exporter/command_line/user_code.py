@@ -28,7 +28,10 @@ def load_object(place: str, attribute: str) -> Any:
     where, _, named = place.partition(":")
     try:
         module = _run_file(Path(where)) if where.endswith(".py") else _import(where)
-    except Exception as error:
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # of the second the command would end as if it were done
         if is_own(error):
             raise
         raise CommandError(
@@ -65,7 +68,7 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
-def _line_of(path: Path, error: Exception) -> str:
+def _line_of(path: Path, error: BaseException) -> str:
     """The last line of a file that an error has passed, in words; empty if none was run."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if Path(f.filename).absolute() == path.absolute()]
@@ -76,7 +79,7 @@ def _import(name: str) -> ModuleType:
     missing = CommandError(
         f"Expected a Python file, or module:attribute. Received: {name!r}, no such module."
     )
-    if not name:
+    if not name or name.startswith("."):  # a path, such as ./raw.parquet
         raise missing
     sys.path.insert(0, "")
     try:

@@ -11,13 +11,19 @@ from workflow.wire.request_rules import NNZS, VALUES
 
 
 def expect_told_apart(columns: Sequence[WireColumn]) -> None:
-    """Check that no tensor of a column can be taken for a half of a list.
+    """Check that columns have names, and that no tensor of one can be taken for a half of a list.
 
     Servers know the halves of a list by the names `x__values` and `x__nnzs` alone.
 
     Raises:
         ExportError: names the column that is to be renamed.
     """
+    if any(not column.name for column in columns):
+        raise ExportError(
+            "Expected a name of each column that a client sends, since Triton starts with no other. "
+            "Received: a column whose name is empty. Rename it in the data, before `fit` and in "
+            "requests."
+        )
     owners = {tensor: column.name for column in columns for tensor in column.tensors}
     for column in columns:
         if column.layout == "flat":  # its tensors are the halves of a list

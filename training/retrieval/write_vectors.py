@@ -24,7 +24,7 @@ from training.layers.records_fits import fits_of_model
 from training.retrieval.towers import tower
 from training.sharding.layout import layout_of
 from workflow import Workflow, WorkflowError
-from workflow.data.sources import Source, as_path
+from workflow.data.sources import Source, as_path, expect_kept
 from workflow.errors import listed
 from workflow.expressions.program.program import build
 from workflow.files.durable import replacing
@@ -66,8 +66,9 @@ def write_item_vectors(
     Raises:
         TrainingError: the model has no candidate's tower, the workflow is of another fit,
             columns are missing, an item is null or occurs twice, a column of the candidate is null
-            for an item or needs more than one row, the id is of another type than whole numbers or
-            strings, there is no such folder, the file cannot be written, or batch_rows is below 1.
+            for an item or needs more than one row, the id is of another type than whole numbers
+            within int64 or strings, there is no such folder, the file is one of the items' own or
+            cannot be written, or batch_rows is below 1.
 
     Example:
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
@@ -110,9 +111,10 @@ def write_item_vectors(
             raise TrainingError(
                 f"Expected an existing folder to write {target.name} into. Received: {target.parent}."
             )
+        expect_kept(target, source.paths)
         source = source.select(names).sound()
         with source.errors("The items cannot be read"):
-            _expect_distinct(source.frame.select(id).collect()[id])
+            _expect_distinct(_as_ids(source.frame.select(id).collect()[id]))
         pieces = source.pieces(batch_rows)
         shown = showing("item vectors", source.row_count(), progress=progress)
         tables = _tables(candidate, workflow, pieces, id, batch_rows)
@@ -143,6 +145,26 @@ def _needed(workflow: Workflow, candidate: keras.Model) -> list[str]:
     made, schema = workflow.served(candidate.input), workflow.output_schema
     columns = [(schema[name], made[name].expression) for name in candidate.input]
     return build(columns, workflow.input_schema).inputs.names
+
+
+def _as_ids(items: pl.Series) -> pl.Series:
+    """Items in the type that they have in the file."""
+    if items.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
+        return items.cast(pl.String)
+    advice = (
+        f"Make strings of them: items.with_columns(polars.col({items.name!r}).cast(polars.String))."
+    )
+    if not items.dtype.is_integer():
+        raise TrainingError(
+            f"Expected {items.name!r} as whole numbers or strings. Received: {items.dtype}. {advice}"
+        )
+    ids = items.cast(pl.Int64, strict=False)
+    beyond = items.filter(ids.is_null() & items.is_not_null())
+    if len(beyond):
+        raise TrainingError(
+            f"Expected {items.name!r} within int64. Received: {beyond[0]}. {advice}"
+        )
+    return ids
 
 
 def _expect_distinct(ids: pl.Series) -> None:
@@ -199,13 +221,7 @@ def _batch(candidate: keras.Model, workflow: Workflow, table: pl.DataFrame, id_:
     )
     made = workflow.transform(full, engine="cpu").select([*candidate.input]).collect()
     vectors = candidate.predict_on_batch(_tensors(candidate.input, made))
-    ids = table[id_]
-    if ids.dtype.is_integer():
-        ids = ids.cast(pl.Int64)
-    elif ids.dtype in (pl.String, pl.Categorical, pl.Enum):
-        ids = ids.cast(pl.String)
-    else:
-        raise TrainingError(f"Expected {id_!r} as whole numbers or strings. Received: {ids.dtype}.")
+    ids = _as_ids(table[id_])
     column = pa.FixedSizeListArray.from_arrays(
         pa.array(np.asarray(vectors, np.float32).reshape(-1)), vectors.shape[1]
     )

@@ -233,7 +233,9 @@ def _reason(file: AnyPath, error: BaseException) -> str:
     try:
         start, end, size = _ends(file)
     except OSError as unread:
-        return f"{unread.strerror or unread}."
+        is_pipe = isinstance(unread, io.UnsupportedOperation)
+        pipe = "it is a pipe or a device. Write its content to a file, and pass that"
+        return f"{pipe if is_pipe else unread.strerror or unread}."
     if not size:
         return "it is empty."
     if start != MAGIC:

@@ -126,6 +126,12 @@ class Source:
         frame = self.frame.select(names) if files is None else files.scan()
         return replace(self, frame=frame, conflicts={}, files=files)
 
+    @property
+    def paths(self) -> list[AnyPath]:
+        """The files of the data; none of a frame."""
+        table = self.text if self.files is None else self.files
+        return [] if table is None else [file.path for file in table.files]
+
     def sound(self) -> Source:
         """The same data, after a check of the pages that have checksums.
 
@@ -214,6 +220,24 @@ def as_path(path: Any) -> Path:
     return Path(path)
 
 
+def expect_kept(path: Path, data: Iterable[AnyPath]) -> None:
+    """Refuse a place for results that is a file of the data, which they would replace.
+
+    Args:
+        path: the place.
+        data: the files of the data.
+
+    Raises:
+        WorkflowError: names the place.
+    """
+    own = [file for file in data if isinstance(file, Path)] if path.exists() else []
+    if any(file.samefile(path) for file in own):
+        raise WorkflowError(
+            f"Expected another file than those of the data. Received: {path}, which the results "
+            "would replace. Name a new one."
+        )
+
+
 def options_of(data: Any, storage_options: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """The storage options of a call that reads data and writes results, for the data alone.
 
@@ -250,6 +274,20 @@ def paths_of(data: Any) -> list[Any] | None:
             'Expected a path. Received: an empty text. Of the files here it is "*.parquet".'
         )
     return paths
+
+
+def files_of(
+    paths: Sequence[Any], storage_options: Mapping[str, Any] | None = None
+) -> list[AnyPath]:
+    """The files that paths name, as `Source.of` finds them, which are not read.
+
+    Raises:
+        WorkflowError: a path names no file, or files of another kind.
+    """
+    text = text_paths(paths)
+    if text is not None:
+        return [*text]
+    return [file.path for file in parquet_files(paths, Objects(storage_options))]
 
 
 def parquet_files(paths: Any, objects: Objects | None = None) -> list[DataFile]:

@@ -60,6 +60,7 @@ def bench(
     from rich.console import Console  # noqa: PLC0415
 
     from exporter.report.latency import FROM_CACHE, SIZES  # noqa: PLC0415
+    from serving.watch.view import WIDTH  # noqa: PLC0415
 
     expect_place(write_input)
     rows, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
@@ -68,7 +69,7 @@ def bench(
         if not frame.height:
             raise CommandError("Expected rows to send. Received: none.")
         if write_input is not None:
-            _write_input(client, frame, write_input, validation_data)
+            _write_input(client, frame, write_input, validation_data, as_json)
             return
         measured = _measure(client, frame, seconds, clients)
         title = f"{client.model_name} at {client.url}"
@@ -77,17 +78,19 @@ def bench(
     if as_json:
         answer(as_json, "", model=name, lines=lines, response_cache=cached)
     else:
-        note = FROM_CACHE if cached else None
-        Console().print(_table(title, lines, note))
+        console = Console()
+        console.width = max(console.width, WIDTH)  # or numbers would be cut
+        console.print(_table(title, lines, FROM_CACHE if cached else None))
 
 
 def _write_input(
-    client: EnsembleClient, frame: pl.DataFrame, path: Path, validation_data: bool
+    client: EnsembleClient, frame: pl.DataFrame, path: Path, validation_data: bool, as_json: bool
 ) -> None:
     from serving import write_perf_analyzer_input  # noqa: PLC0415 - so that help is shown at once
 
     count = write_perf_analyzer_input(client, frame, path, validation_data=validation_data)
-    typer.echo(f"{path}: {count:,} requests of one row")
+    text = f"{path}: {count:,} requests of one row"
+    answer(as_json, text, model=client.model_name, input=path, requests=count)
 
 
 def _measure(

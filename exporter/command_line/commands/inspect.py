@@ -59,17 +59,17 @@ def inspect(
     Example: `ensemble inspect "ratings/*.parquet" --html ratings.html`
     """
     from workflow import generate_dataset, inspect_dataset  # noqa: PLC0415 - so that help is shown at once
+    from workflow.data.sources import expect_kept, files_of  # noqa: PLC0415
 
+    given, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
     for path in (save, html, generate):
         expect_place(path)
+        if path is not None and path.exists():
+            expect_kept(path, files_of(data, options))
     if rows is not None and generate is None:
         raise CommandError(f"Expected --rows with --generate FILE. Received: --rows {rows} alone.")
     inspection = inspect_dataset(
-        with_nulls(data, null_value),
-        columns or None,
-        top=top,
-        most_values=most_values,
-        storage_options=pairs(storage_option, "--storage-option"),
+        given, columns or None, top=top, most_values=most_values, storage_options=options
     )
     made = []
     if save is not None:

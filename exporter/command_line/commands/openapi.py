@@ -53,7 +53,8 @@ def openapi(
     if server is None and (connection.url or "").startswith("http"):
         server = connection.url
     written = {} if server is None else {"server": server}
-    text = json.dumps(openapi_document(name, contract, **written), indent=2, ensure_ascii=False)
+    document = openapi_document(name, contract, **written)
+    text = json.dumps(document, indent=2, ensure_ascii=output is None)
     if output is None:
         typer.echo(text)
         return

@@ -160,6 +160,15 @@ def test_parity_is_proven(folder, served):
         assert words in page
 
 
+def test_show_in_a_terminal_without_the_characters(folder):
+    command = [sys.executable, "-c", PROGRAM, "show", "shop"]
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run(command, cwd=folder, capture_output=True, check=False, env=latin)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert rb"request \u2192 shop" in result.stdout
+    assert b"int64 [N, 1]" in result.stdout
+
+
 def test_openapi_is_the_same_from_a_server_and_a_repository(folder, served, addresses):
     text = done("openapi", "shop", "--server", "https://example.com")
     document = json.loads(text)
@@ -304,6 +313,14 @@ def test_bench_measures(served):
     ]
 
 
+@pytest.mark.usefixtures("folder")
+def test_bench_cuts_no_number_in_a_narrow_terminal(served, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = done("bench", "shop", "rows.parquet", "--url", served, "--seconds", "0.1")
+    assert "…" not in text
+    assert "requests/s" in text
+
+
 def test_bench_writes_requests(folder, served):
     done("bench", "shop", "rows.parquet", "--url", served, "--write-input", "input.json")
     document = json.loads((folder / "input.json").read_text())
@@ -312,7 +329,8 @@ def test_bench_writes_requests(folder, served):
     assert len(document["validation_data"]) == 1_024
     assert document["validation_data"][0]["output"]["shape"] == [1]
     requests = ["bench", "shop", "rows.parquet", "--url", served, "--write-input", "input.json"]
-    done(*requests, "--no-validation-data")
+    made = json.loads(done(*requests, "--no-validation-data", "--json"))
+    assert made == {"model": "shop", "input": "input.json", "requests": 1_024}
     assert json.loads((folder / "input.json").read_text()) == {"data": document["data"]}
 
 
@@ -386,6 +404,7 @@ def test_show_draws_the_steps():
         ("fit flow.py rows.parquet", "Expected flow.py to define `workflow`. Received: Workflow,"),
         ("fit flow.py:ops rows.parquet", "Expected a Workflow in flow.py:ops. Received: module."),
         ("fit no.such:flow rows.parquet", "Received: 'no.such', no such module."),
+        ("fit ./rows.parquet flow.py", "Received: './rows.parquet', no such module."),
         ("fit flow.py:flow none.parquet", "none.parquet"),
         ("transform rows.parquet --output train", "train holds parquet files already"),
         ("transform rows.parquet --output new --workflow none", "none"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.command_line.guard import CommandError
 from exporter.command_line.user_code import load_object
 
 DATACLASS = """
@@ -27,3 +28,13 @@ def test_a_file_may_define_dataclasses_whose_annotations_are_texts(tmp_path: Pat
     before = dict(sys.modules)
     assert load_object(str(file), "workflow") == [("rows", "int")]
     assert dict(sys.modules) == before
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit", "import sys; sys.exit(3)"])
+def test_a_file_that_ends_the_process_is_an_error(tmp_path: Path, end: str):
+    file = tmp_path / "features.py"
+    file.write_text(f"workflow = 1\n{end}\n")
+    with pytest.raises(
+        CommandError, match=r"features\.py to run\. Received: SystemExit.* in line 2"
+    ):
+        load_object(str(file), "workflow")

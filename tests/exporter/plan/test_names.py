@@ -80,6 +80,17 @@ def test_numbers_that_servers_would_take_for_a_half_of_a_list_are_refused(
     assert not (tmp_path / "models").exists()
 
 
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_column_whose_name_is_empty_is_refused(runtime, export, tmp_path):
+    # As R writes the names of rows; of such an input Triton says that it "must specify 'name'".
+    data = {"": [1, 2], "n": [3, 4]}
+    pipeline = Workflow(list(data) >> ops.Categorify() >> ops.Rename(f=renamed)).fit(data)
+    network = models.mlp(pipeline.output_schema, hidden=(2,))
+    with pytest.raises(ExportError, match=r"name is empty\. Rename it in the data, before `fit`"):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()
+
+
 def test_numbers_named_as_values_of_lists_are_shown_with_a_row_each(export):
     data = {"seen__values": [1, 2], "tags": [[1], [2, 3]]}
     pipeline = Workflow(list(data) >> ops.Categorify() >> ops.Rename(f=renamed)).fit(data)

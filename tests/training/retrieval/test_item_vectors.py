@@ -117,6 +117,11 @@ def test_a_folder_that_is_missing_is_told(trained, tmp_path):
             "price",
             "numbers or strings. Received: Float64",
         ),
+        (
+            MOVIES.with_columns(key=pl.Series([1, 2, 3, 4, 2**63], dtype=pl.UInt64)),
+            "key",
+            r"'key' within int64. Received: 9223372036854775808. Make strings of them",
+        ),
         ("no-such.parquet", "movieId", "no-such.parquet"),
     ],
 )
@@ -124,6 +129,21 @@ def test_items_that_cannot_be_written(trained, tmp_path, items, id_, message):
     with pytest.raises(TrainingError, match=message):
         write_item_vectors(*trained, items, tmp_path / "items.parquet", id=id_)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+@pytest.mark.parametrize("name", ["items.parquet", "items.csv"])
+def test_vectors_never_replace_the_items(trained, tmp_path, name, by_link):
+    file = path = tmp_path / name
+    movies = MOVIES.with_columns(genres=pl.lit("a")) if name.endswith(".csv") else MOVIES
+    (movies.write_csv if name.endswith(".csv") else movies.write_parquet)(file)
+    before = file.read_bytes()
+    if by_link:
+        path = tmp_path / "link"
+        path.symlink_to(file)
+    with pytest.raises(TrainingError, match=rf"{path}, which the results would replace"):
+        write_item_vectors(*trained, file, path, id="movieId")
+    assert file.read_bytes() == before
 
 
 def test_a_workflow_that_drops_items_is_told(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -62,6 +63,16 @@ def test_a_file_that_cannot_be_read_is_named(two, message):
     for error in (fit, transform):
         assert error.value.__cause__ is not None
         assert "\n" not in str(error.value)
+
+
+def test_a_pipe_is_told():
+    reading, writing = os.pipe()
+    os.close(writing)
+    try:
+        with pytest.raises(WorkflowError, match=r"it is a pipe or a device\. Write its content to"):
+            Workflow(IDS).fit(f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.txt"])

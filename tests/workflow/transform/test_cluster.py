@@ -142,8 +142,11 @@ def test_whole_floats_are_integers_on_a_cluster_too(client, folder, tmp_path):
     floats.mkdir()
     for file in folder.glob("*.parquet"):
         pl.read_parquet(file).cast({"user": pl.Float64}).write_parquet(floats / file.name)
+    want = workflow.transform(folder).collect()
     files = workflow.transform_to_parquet(floats, tmp_path / "out", client=client)
-    assert pl.read_parquet(files).equals(workflow.transform(folder).collect())
+    assert pl.read_parquet(files).equals(want)
+    learnt = Workflow(["user"] >> ops.Categorify()).fit(floats, client=client)
+    assert learnt.transform(floats).collect().equals(want)
 
 
 def test_keys_in_folders_and_files_of_two_types_are_read_by_workers_too(client, tmp_path):

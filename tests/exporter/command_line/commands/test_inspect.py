@@ -1,5 +1,7 @@
 """The command `ensemble inspect`."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from ensemble_command import ensemble
@@ -51,3 +53,15 @@ def test_mistakes_are_one_line(arguments, message):
     assert result.exit_code == 1
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--save", "--html", "--generate"])
+@pytest.mark.parametrize("data", ["rows.parquet", "*.parquet", "rows.csv"])
+def test_the_data_is_never_replaced(rows, option, data):
+    rows.write_csv("rows.csv")
+    file = Path(data.replace("*", "rows"))
+    before = file.read_bytes()
+    result = ensemble("inspect", data, option, file)
+    assert result.exit_code == 1
+    assert f"Received: {file}, which the results would replace. Name a new one." in result.stderr
+    assert file.read_bytes() == before

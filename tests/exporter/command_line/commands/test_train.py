@@ -254,6 +254,8 @@ def test_ids_out_of_range_are_found():
             "own.py:SIZE to be a function that takes the workflow and returns a",
         ),
         ("--hidden 8,x", "Expected widths of layers, such as --hidden 256,128."),
+        ("--hidden=", "Expected widths of layers, such as --hidden 256,128. Received: ''."),
+        ("--hidden 8²", "Expected widths of layers, such as --hidden 256,128."),
         ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
         ("--learning-rate 0", "Expected a learning rate above 0."),
         ("--precision float8", "Expected a precision among float32, bfloat16, float16."),
