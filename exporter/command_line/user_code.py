@@ -28,10 +28,8 @@ def load_object(place: str, attribute: str) -> Any:
     where, _, named = place.partition(":")
     try:
         module = _run_file(Path(where)) if where.endswith(".py") else _import(where)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # of the second the command would end as if it were done
+    # At an exit of the file's the command would end as if it were done.
+    except (Exception, SystemExit) as error:
         if is_own(error):
             raise
         raise CommandError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -30,4 +31,5 @@ def keep_freed_memory() -> None:
     mallopt: Callable[[int, int], int] | None = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for parameter, (variable, value) in _PARAMETERS.items():
-            mallopt(parameter, int(os.environ.get(variable, value)))
+            with contextlib.suppress(ValueError):  # what glibc has ignored too
+                mallopt(parameter, int(os.environ.get(variable, value)))

@@ -208,16 +208,11 @@ def until_one_dies(rows, folder):
 
 
 def gathered(folder):
-<<<<<<< HEAD
-    """The peak of memory beside what is held before, in tables, while a table of 200 MB is whole."""
-    workers = join_workers(timeout=400)
-=======
     """The peak of memory beside what is held before, in tables, while a trained table of 200 MB is whole.
 
     And while one that all workers have gets the values of the first one.
     """
-    workers = join_workers(timeout=150)
->>>>>>> refs/heads/rea
+    workers = join_workers(timeout=400)
     item = keras.Input((1,), name="item", dtype="int64")
     features = layers.DenseFeatures({"item": (400_000, 128)}, shard="row", name="features")
     output = keras.layers.Dense(1, "sigmoid")(features({"item": item}))
