@@ -11,7 +11,7 @@ from workflow.wire.request_rules import NNZS, VALUES
 
 
 def expect_told_apart(columns: Sequence[WireColumn]) -> None:
-    """Check that no tensor of a column can be taken for a half of a list.
+    """Check that each tensor of a column has a name, and that none can be taken for a half of a list.
 
     Servers know the halves of a list by the names `x__values` and `x__nnzs` alone.
 
@@ -19,6 +19,12 @@ def expect_told_apart(columns: Sequence[WireColumn]) -> None:
         ExportError: names the column that is to be renamed.
     """
     owners = {tensor: column.name for column in columns for tensor in column.tensors}
+    if "" in owners:
+        raise ExportError(
+            "Expected a name for each column that a client sends, without which no server loads a model. "
+            "Received: '', as readers name a column of a CSV file whose header is empty. Rename it in "
+            "the data, before `fit` and in requests."
+        )
     for column in columns:
         if column.layout == "flat":  # its tensors are the halves of a list
             continue
