@@ -88,7 +88,9 @@ def test_a_column_without_a_name_is_refused(runtime, export, tmp_path):
     assert data.columns == ["", "price"]
     pipeline = Workflow([""] >> ops.Categorify() >> ops.Rename(name="place")).fit(data)
     network = models.mlp(pipeline.output_schema, hidden=(2,))
-    with pytest.raises(ExportError, match=r"a name for each column.*Received: ''.*Rename it in the"):
+    with pytest.raises(
+        ExportError, match=r"a name for each column.*Received: ''.*Rename it in the"
+    ):
         export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
     assert not (tmp_path / "models").exists()
 
