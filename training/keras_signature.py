@@ -93,7 +93,7 @@ def _is_auto_named(operation: Any) -> bool:
 
 
 def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
-    check_name(side, name)
+    check_name(side, name, tensor.name)
     # Of an output only TensorFlow knows: Keras takes x * 5.0 for sparse.
     is_input = side == "input"
     if is_input and (getattr(tensor, "sparse", False) or getattr(tensor, "ragged", False)):

@@ -72,8 +72,13 @@ class ModelSignature(metaclass=OwnNames):
         return f"{inputs} -> {outputs}"
 
 
-def check_name(side: str, name: str) -> None:
+def check_name(side: str, name: str, own: str | None = None) -> None:
     """Check that an input or an output can be served under its name.
+
+    Args:
+        side: "input" or "output".
+        name: its name.
+        own: the network's own name of it, if another one.
 
     Raises:
         TrainingError: TensorFlow or Triton would refuse or change it.
@@ -82,15 +87,15 @@ def check_name(side: str, name: str) -> None:
     if pattern.fullmatch(name) and not (side == "input" and keyword.iskeyword(name)):
         return
     allowed = "letters, digits and _, a letter first, not a keyword of Python"
+    remedy = (
+        "Rename it in the model; or export with ServingOptions(columns="
+        f"{{{name!r}: <column of the workflow>}}), to which ops.Rename can give such a name."
+    )
     if side == "output":
-        allowed = "letters, digits, _, - and ."
+        allowed, remedy = "letters, digits, _, - and .", "Rename it in the model."
+    elif own not in (None, name):
+        remedy = f"Give the column that feeds {own!r} such a name with ops.Rename."
     raise TrainingError(
         f"Expected the name of an {side} of {allowed}, since TensorFlow or Triton would refuse "
-        f"or change another. Received: {name!r}. Rename it in the model"
-        + (
-            f"; or export with ServingOptions(columns={{{name!r}: <column of the workflow>}}), to "
-            "which ops.Rename can give such a name."
-            if side == "input"
-            else "."
-        )
+        f"or change another. Received: {name!r}. {remedy}"
     )

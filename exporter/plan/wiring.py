@@ -20,9 +20,9 @@ def expect_told_apart(columns: Sequence[WireColumn]) -> None:
     """
     if any(not column.name for column in columns):
         raise ExportError(
-            "Expected a name of each column that a client sends, since Triton starts with no other. "
-            "Received: a column whose name is empty. Rename it in the data, before `fit` and in "
-            "requests."
+            "Expected a name for each column that a client sends, without which no server loads a model. "
+            "Received: '', as readers name a column of a CSV file whose header is empty. Rename it in "
+            "the data, before `fit` and in requests."
         )
     owners = {tensor: column.name for column in columns for tensor in column.tensors}
     for column in columns:

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,8 +60,14 @@ def leftovers(repository: Path, name: str) -> list[Path]:
         for parent in (root.parent, root)
         if os.access(parent, os.R_OK)
         for path in sorted(parent.iterdir())
-        if pattern.fullmatch(path.name) and path.is_dir()
+        if pattern.fullmatch(path.name) and path.is_dir() and _is_trusted(path)
     ]
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Whether a folder is not another user's in a place for all, as /tmp, where anyone can make one."""
+    is_for_all = folder.parent.stat().st_mode & stat.S_ISVTX
+    return not is_for_all or folder.lstat().st_uid == os.geteuid()
 
 
 def _prefix(repository: Path, name: str) -> str:

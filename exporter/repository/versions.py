@@ -134,11 +134,14 @@ def collect(repository: Path, name: str, keep: int) -> None:
 
 def _unneeded(repository: Path, name: str, keep: int) -> list[Path]:
     """Files and folders of older versions: steps before the manifest that describes them."""
-    manifests = {v: read_manifest(repository, name, v) for v in versions_of(repository, name)}
-    kept = _newest(repository, name, manifests, keep)
+    manifests = _manifests(repository, name)
+    published = published_version(repository, name)
+    if published is None or published not in manifests:  # its steps are not known
+        return []
+    kept = sorted(version for version in manifests if version <= published)[-keep:]
     needed = {(step, version) for version in kept for step in manifests[version].steps}
     paths = []
-    for version in manifests.keys() - kept.keys():
+    for version in manifests.keys() - kept:
         steps = [step for step in manifests[version].steps if (step, version) not in needed]
         for step in steps:
             is_last = not any(model == step for model, _ in needed)
@@ -150,13 +153,16 @@ def _unneeded(repository: Path, name: str, keep: int) -> list[Path]:
     return [path for path in dict.fromkeys(paths) if path.exists()]
 
 
-def _newest(
-    repository: Path, name: str, manifests: dict[int, Manifest], keep: int
-) -> dict[int, None]:
-    """The versions to keep, the published one first."""
-    kept: dict[int, None] = {}
-    version = published_version(repository, name)
-    while version in manifests and version not in kept and len(kept) < keep:
-        kept[version] = None
-        version = manifests[version].previous
-    return kept
+def _manifests(repository: Path, name: str) -> dict[int, Manifest]:
+    """The manifests by version; a damaged one causes a warning, since another version is published."""
+    manifests = {}
+    for version in versions_of(repository, name):
+        try:
+            manifests[version] = read_manifest(repository, name, version)
+        except ExportError as error:
+            warnings.warn(
+                f"{error} Version {version} of {name} is of no use, and stays. Remove "
+                f"{repository / name / str(version)}, and the folders {version} of its steps.",
+                stacklevel=5,
+            )
+    return manifests

@@ -8,6 +8,7 @@ from exporter.errors import ExportError
 from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.nearest_items import with_nearest_items
+from exporter.write.onnx.recurrent import with_a_row
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network, TensorFlowNetwork
 from training.network.onnx_network import OnnxNetwork
@@ -35,7 +36,7 @@ def _converted(network: Network) -> OnnxModel:
     if isinstance(network, NearestNetwork):
         return with_nearest_items(network_to_onnx(network.tower), network)
     if isinstance(network, OnnxNetwork):
-        return adapt_network(network)
+        return with_a_row(adapt_network(network))
     from exporter.write.onnx.from_tensorflow.network import convert_network  # noqa: PLC0415
 
-    return convert_network(cast("TensorFlowNetwork", network))
+    return with_a_row(convert_network(cast("TensorFlowNetwork", network)))

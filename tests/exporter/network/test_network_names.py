@@ -68,6 +68,17 @@ def test_without_columns_the_error_names_the_cure(pipeline, network, export, tmp
     assert not (tmp_path / "models").exists()
 
 
+def test_a_column_of_a_name_that_no_input_can_have_is_to_be_renamed(export, tmp_path):
+    """It said to export with columns={'price.usd': ...}, which is no input of the network."""
+    network = keras.Sequential([keras.Input((1,), name="price"), keras.layers.Dense(1, name="y")])
+    workflow = Workflow(["price.usd"]).fit({"price.usd": [1.0, 2.0]})
+    serving = ServingOptions(columns={"price": "price.usd"})
+    message = r"'price\.usd'\. Give the column that feeds 'price' such a name with ops\.Rename"
+    with pytest.raises(ExportError, match=message):
+        export(network, workflow, labels=[], serving=serving)
+    assert not (tmp_path / "models").exists()
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_client_sends_the_columns_of_the_workflow(runtime, pipeline, network, export):
     report = export(

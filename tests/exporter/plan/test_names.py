@@ -4,6 +4,7 @@ import re
 
 import keras
 import onnx
+import polars as pl
 import pytest
 from small_export import rows
 
@@ -81,12 +82,15 @@ def test_numbers_that_servers_would_take_for_a_half_of_a_list_are_refused(
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_column_whose_name_is_empty_is_refused(runtime, export, tmp_path):
-    # As R writes the names of rows; of such an input Triton says that it "must specify 'name'".
-    data = {"": [1, 2], "n": [3, 4]}
-    pipeline = Workflow(list(data) >> ops.Categorify() >> ops.Rename(f=renamed)).fit(data)
+def test_a_column_without_a_name_is_refused(runtime, export, tmp_path):
+    """As Polars names the index that pandas writes into a CSV file."""
+    data = pl.read_csv(b",price\n0,1.5\n1,2.5\n")
+    assert data.columns == ["", "price"]
+    pipeline = Workflow([""] >> ops.Categorify() >> ops.Rename(name="place")).fit(data)
     network = models.mlp(pipeline.output_schema, hidden=(2,))
-    with pytest.raises(ExportError, match=r"name is empty\. Rename it in the data, before `fit`"):
+    with pytest.raises(
+        ExportError, match=r"a name for each column.*Received: ''.*Rename it in the"
+    ):
         export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
     assert not (tmp_path / "models").exists()
 

@@ -132,6 +132,47 @@ def test_rollback_refuses_a_version_that_is_damaged(export, tmp_path):
     assert tree(repository) == before
 
 
+def damage(repository, version):
+    """Cut a manifest off, and give the warning of the next change."""
+    manifest = repository / "movies" / str(version) / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    return rf"{manifest} is not what.*Remove {manifest.parent}, and the folders {version} of its"
+
+
+@pytest.mark.usefixtures("files_only")
+def test_a_damaged_manifest_of_another_version_stops_no_export_and_no_rollback(export, tmp_path):
+    """The export raised its error after it had published, and a rollback could never be completed."""
+    repository, three = tmp_path / "models", ServingOptions(keep_versions=3)
+    for version in (1, 2, 3):
+        export(path=repository, version=version, serving=three)
+    warning = damage(repository, 2)
+    with pytest.warns(UserWarning, match=warning):
+        assert export(path=repository, version=4, serving=three).published
+    assert config(repository, "movies").version_policy.specific.versions == [4]
+    assert {path.name for path in (repository / "movies_nvt").glob("[0-9]*")} == {*"1234"}
+    with pytest.warns(UserWarning, match=warning):
+        assert rollback(repository, "movies") == 3
+    assert not (repository / "movies" / "4").exists()
+    for model in MODELS:
+        shutil.rmtree(repository / model / "2")
+    assert rollback(repository, "movies", 1) == 1
+    assert verify(repository, "movies")
+
+
+@pytest.mark.usefixtures("files_only")
+def test_a_version_that_is_damaged_itself_can_be_taken_back(export, tmp_path):
+    repository = tmp_path / "models"
+    export(path=repository)
+    export(path=repository, version=2)
+    with pytest.warns(UserWarning, match=damage(repository, 2)):
+        assert rollback(repository, "movies", 1) == 1
+    assert config(repository, "movies").version_policy.specific.versions == [1]
+    for model in MODELS:
+        shutil.rmtree(repository / model / "2")
+    assert verify(repository, "movies")
+    assert export(path=repository, version=2).published
+
+
 def test_models_of_a_running_server_are_not_named(export, tmp_path):
     """A server that answers with a removed step has it under a name that begins with a dot."""
     export()

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from faults import CRASHED, DONE, MODELS, REFUSED, in_child, strangers
+from small_export import tree
 
 from exporter import ExportError, verify
+from exporter.repository.versions import recover_repository
 
 
 def as_nobody(action):
@@ -82,6 +84,25 @@ def test_only_leftovers_of_the_same_ensemble_are_removed(export, tmp_path):
         (tmp_path / name / "movies").mkdir(parents=True)
     export()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "models"])
+
+
+@pytest.mark.usefixtures("files_only")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_another_users_folder_beside_a_repository_in_tmp_is_no_leftover(export, tmp_path):
+    """Its journal had the next export, or `recover`, remove a model and replace its config."""
+    report = export()
+    before = tree(report.repository)
+    tmp_path.chmod(0o1777)
+    planted = tmp_path / ".movies@models.staging-abcd1234"
+    planted.mkdir()
+    (planted / ".journal.json").write_text('["movies_tf", "movies/config.pbtxt"]')
+    (planted / ".before.pbtxt").write_text('name: "another"')
+    (planted / ".after.pbtxt").touch()
+    for path in (planted, *planted.iterdir()):
+        os.chown(path, 65534, 65534)
+    assert recover_repository(report.repository, "movies") == 1
+    assert tree(report.repository) == before
+    assert planted.is_dir()
 
 
 @pytest.mark.usefixtures("files_only")

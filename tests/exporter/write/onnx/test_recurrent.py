@@ -1,0 +1,112 @@
+"""Recurrent networks answer requests without rows, at which onnxruntime's operations end a server."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_networks import model_of
+
+from exporter.write.onnx.model import OnnxModel
+from exporter.write.onnx.network import network_to_onnx
+from exporter.write.onnx.recurrent import with_a_row
+from training.network.keras_network import KerasNetwork
+from training.network.load import as_network
+
+ASK = """
+import sys, numpy, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+print([each.shape for each in session.run(None, dict(numpy.load(sys.argv[2])))])
+"""
+
+
+def opened(model):
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def shapes_without_rows(folder, feed):
+    """The shapes of a model's outputs, in a process of its own, which may end."""
+    np.savez(folder / "given.npz", **feed)
+    command = [sys.executable, "-c", ASK, folder / "model.onnx", folder / "given.npz"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_keras_network_of_lstm_answers_no_rows(masked, tmp_path):
+    x = keras.Input((3,), name="x", dtype="int64")
+    vectors = keras.layers.Embedding(10, 4, mask_zero=masked)(x)
+    lstm = keras.layers.LSTM(2, return_sequences=not masked)
+    last = keras.layers.Flatten()(keras.layers.Bidirectional(lstm)(vectors))
+    model = keras.Model(x, last)
+    network_to_onnx(KerasNetwork(model, {})).write(tmp_path)
+    ids = np.array([[1, 2, 0], [0, 0, 0], [9, 0, 4]])
+    (answer,) = opened(tmp_path / "model.onnx").run(None, {"x": ids})
+    np.testing.assert_allclose(answer, model(ids).numpy(), atol=1e-6)
+    expected = [(0, last.shape[1])]
+    assert shapes_without_rows(tmp_path, {"x": np.empty((0, 3), np.int64)}) == str(expected)
+
+
+def test_a_users_network_answers_no_rows(tmp_path):
+    constants = [
+        numpy_helper.from_array(np.ones((1, 9, width), np.float32), name)
+        for name, width in {"w": 4, "r": 3}.items()
+    ]
+    constants += [numpy_helper.from_array(np.zeros(1, np.int64), "first")]
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "first"], ["steps"]),
+        helper.make_node("GRU", ["steps", "w", "r"], ["", "states"], hidden_size=3),
+        helper.make_node("Squeeze", ["states", "first"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": ["N", 4]}, {"y": ["N", 3]}, constants)
+    network_to_onnx(as_network(model, {})).write(tmp_path)
+    empty = {"x": np.empty((0, 4), np.float32)}
+    assert shapes_without_rows(tmp_path, empty) == "[(0, 3)]"
+
+
+@pytest.mark.parametrize(("operator", "gates", "states"), [("LSTM", 4, 2), ("GRU", 3, 1)])
+@pytest.mark.parametrize("taken", ["lengths and states", "values alone"])
+def test_an_operation_of_a_users_network_answers_no_rows(operator, gates, states, taken, tmp_path):
+    """Also inside a branch. With rows its answers are those of the operation as it is."""
+    random = np.random.default_rng(0)
+    weights = {"w": (2, gates * 3, 4), "r": (2, gates * 3, 3)}
+    constants = [
+        numpy_helper.from_array(random.normal(size=shape).astype(np.float32), name)
+        for name, shape in weights.items()
+    ]
+    own = [f"state{number}" for number in range(states)]
+    inputs = {"x": ["S", "N", 4], **{name: [2, "N", 3] for name in own}}
+    more = ["", "lengths", *own] if taken != "values alone" else []
+    made = ["y", *(f"last{number}" for number in range(states))]
+    node = helper.make_node(
+        operator, ["x", "w", "r", *more], made, hidden_size=3, direction="bidirectional"
+    )
+    branch = helper.make_graph(
+        [node], "branch", [], [helper.make_empty_tensor_value_info(name) for name in made]
+    )
+    outer = [f"{name} out" for name in made]
+    choice = helper.make_node("If", ["yes"], outer, then_branch=branch, else_branch=branch)
+    shapes = {"y out": ["S", 2, "N", 3]} | {name: [2, "N", 3] for name in outer[1:]}
+    constants.append(numpy_helper.from_array(np.array(True), "yes"))
+    model = model_of([choice], inputs, shapes, constants)
+    lengths = helper.make_tensor_value_info("lengths", TensorProto.INT32, ["N"])
+    model.graph.input.append(lengths)
+    with_a_row(OnnxModel(model)).write(tmp_path)
+
+    def feed_of(rows):
+        states = {name: random.normal(size=(2, rows, 3)).astype(np.float32) for name in own}
+        values = random.normal(size=(5, rows, 4)).astype(np.float32)
+        return {"x": values, "lengths": np.arange(1, rows + 1, dtype=np.int32), **states}
+
+    sessions = [opened(each) for each in (tmp_path / "model.onnx", model.SerializeToString())]
+    for rows in (1, 3):
+        feed = feed_of(rows)
+        for answer, expected in zip(*(each.run(None, feed) for each in sessions), strict=True):
+            np.testing.assert_array_equal(answer, expected)
+    expected = [(5, 2, 0, 3), *[(2, 0, 3)] * states]
+    assert shapes_without_rows(tmp_path, feed_of(0)) == str(expected)
