@@ -23,6 +23,17 @@ NAMES = [*(f"c{n}" for n in range(WIDE + 19)), ""]
 ROWS = 1_000
 
 
+each_operator = pytest.mark.parametrize(
+    "operator",
+    [
+        ops.Categorify(),
+        pytest.param(ops.Normalize(), marks=pytest.mark.long),
+        pytest.param(ops.FillMedian(), marks=pytest.mark.long),
+    ],
+    ids=str,
+)
+
+
 @pytest.fixture(scope="module")
 def rows() -> pl.DataFrame:
     random = np.random.default_rng(0)
@@ -33,17 +44,7 @@ def outputs(workflow: Workflow, rows: pl.DataFrame) -> pl.DataFrame:
     return workflow.transform(rows[:50]).collect()
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        ops.Categorify(),
-        *(
-            pytest.param(each, marks=pytest.mark.long)
-            for each in (ops.Normalize(), ops.FillMedian())
-        ),
-    ],
-    ids=str,
-)
+@each_operator
 def test_what_is_learnt_of_many_columns_is_what_is_learnt_of_each(
     operator, rows, tmp_path, monkeypatch
 ):
@@ -106,17 +107,7 @@ def sums(operator: ops.Categorify | ops.Normalize) -> ConcatNode:
     return ConcatNode(*([name] >> operator for name in NAMES))
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        ops.Categorify(),
-        *(
-            pytest.param(each, marks=pytest.mark.long)
-            for each in (ops.Normalize(), ops.FillMedian())
-        ),
-    ],
-    ids=str,
-)
+@each_operator
 def test_what_is_learnt_by_many_nodes_is_what_is_learnt_by_one(
     operator, rows, tmp_path, monkeypatch
 ):
