@@ -220,8 +220,14 @@ class RowsOnGpu:
 
 
 def _read(frame: Any, names: list[str] | None) -> Iterator[Any]:
-    """Some columns of rows; cuDF itself applies the filters that Polars leaves to a source."""
-    yield frame if names is None else frame.select(names)
+    """Some columns of rows; cuDF itself applies the filters that Polars leaves to a source.
+
+    A query runs on the stream of the rows that it reads: on one of its own it waits for no other.
+    """
+    from cudf_polars.containers import DataFrame  # noqa: PLC0415
+
+    rows = frame if names is None else frame.select(names)
+    yield DataFrame(rows.columns, new_stream(), num_rows=rows.num_rows)
 
 
 def _result(plan: Any) -> RowsOnGpu:
@@ -231,7 +237,7 @@ def _result(plan: Any) -> RowsOnGpu:
     stream = new_stream()
     context = IRExecutionContext(get_cuda_stream=lambda: stream)
     frame = plan.evaluate(cache={}, timer=None, context=context)
-    stream.synchronize()
+    frame.stream.synchronize()  # of a query over rows on the GPU it is not the one above
     return RowsOnGpu(frame)
 
 
