@@ -11,7 +11,7 @@ from workflow.engine.engine import rows_on_gpu
 # So many steps over so many rows are under way for a while after the last of them was asked for.
 ROWS = 100_000_000
 STEPS = 150
-COLUMNS = "abcd"
+FACTORS = {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
 @pytest.fixture
@@ -29,9 +29,13 @@ def test_a_query_over_held_rows_has_ended(prepared, gpu):
     held = gpu.send(pl.DataFrame({"n": np.arange(ROWS, dtype=np.float64)}))
     made = gpu.prepare(added, held.schema).run(held) if prepared else gpu.hold(added(held.lazy()))
     read = gpu.together({"small": small, **made.columns()}).to_host()
-    for column in COLUMNS:
-        np.testing.assert_array_equal(read[column].to_numpy(), np.arange(STEPS, ROWS + STEPS))
+    for name, factor in FACTORS.items():
+        expected = np.arange(ROWS, dtype=np.float64) * factor + STEPS
+        np.testing.assert_array_equal(read[name].to_numpy(), expected)
 
 
 def added(frame):
-    return frame.select(sum([1.0] * STEPS, start=pl.col("n")).alias(name) for name in COLUMNS)
+    return frame.select(
+        sum([1.0] * STEPS, start=pl.col("n") * factor).alias(name)
+        for name, factor in FACTORS.items()
+    )
