@@ -20,6 +20,8 @@ def test_a_frame_and_files_give_the_same(made, tmp_path_factory):
     workflow, whole = fitted(made)
     files = written(made.rows, tmp_path_factory.mktemp("random") / "rows")
     assert workflow.transform(files).collect(engine="streaming").equals(whole)
+    out = workflow.transform_to_parquet(files, files.parent / "out")
+    assert pl.read_parquet(out).equals(whole)
     workflow.save(files.parent / "saved")
     assert Workflow.load(files.parent / "saved").transform(made.rows).collect().equals(whole)
 

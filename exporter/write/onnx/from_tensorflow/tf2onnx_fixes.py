@@ -151,6 +151,34 @@ def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "Sub", [one, erf])
 
 
+def _log1p(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The logarithm of 1 + x, with the digits of an x near 0 that the sum loses.
+
+    Source: Kahan, in the manual of the HP-15C, 1982: the quotient restores them.
+    """
+    x = node.input[0]
+    one = _constant(graph, f"{name}/one", 1, graph.get_dtype(x))
+    sum_ = _add(graph, "Add", x, one)
+    back, logarithm = _add(graph, "Sub", sum_, one), _add(graph, "Log", sum_)
+    restored = _add(graph, "Mul", logarithm, _add(graph, "Div", x, back))
+    near = _add(graph, "Where", _add(graph, "Equal", sum_, one), x, restored)
+    # Also of infinity, by which no quotient is a number.
+    _choose(graph, node, _add(graph, "Equal", back, x), [logarithm, near])
+
+
+def _expm1(graph: Any, node: Any, name: str, _: Any) -> None:
+    """e^x - 1, near 0 as 2 t / (1 - t) with t = tanh(x / 2), since the difference would have no digits."""
+    x = node.input[0]
+    half, one, two = (
+        _constant(graph, f"{name}/{label}", value, graph.get_dtype(x))
+        for label, value in (("half", 0.5), ("one", 1), ("two", 2))
+    )
+    tanh = _add(graph, "Tanh", _add(graph, "Mul", x, half))
+    near = _add(graph, "Div", _add(graph, "Mul", tanh, two), _add(graph, "Sub", one, tanh))
+    far = _add(graph, "Sub", _add(graph, "Exp", x), one)
+    _choose(graph, node, _add(graph, "Less", _add(graph, "Abs", x), one), [near, far])
+
+
 def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     """The rows of `data` at `indices`, summed by segment, by a scatter onto zeros.
 
@@ -187,10 +215,12 @@ _CHOSEN_AS = {
 # By TensorFlow's names.
 HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Erfc": (_erfc, []),
+    "Expm1": (_expm1, []),
     "FloorDiv": (_floor_divide, []),
     "FloorMod": (_floor_mod, []),
     "Greater": (_compare, []),
     "Less": (_compare, []),
+    "Log1p": (_log1p, []),
     "OneHot": (_one_hot, []),
     "SelectV2": (_select, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),

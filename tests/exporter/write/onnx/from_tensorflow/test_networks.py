@@ -210,6 +210,14 @@ def remainder_network(dtype):
     return keras.Model({"x": x}, {"tenth": x % 0.1, "seventh": x % -0.7, "of_one": 1 % x})
 
 
+def growing_network(dtype):
+    """Logarithms of 1 + x and powers less 1, of which each digit counts near 0."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    outputs = {"logarithm": keras.ops.log1p(x), "power": keras.ops.expm1(x)}
+    shares = {f"{name}_of_x": y / x for name, y in outputs.items()}
+    return keras.Model({"x": x}, outputs | shares)
+
+
 def sorting_network(dtype):
     """The largest of numbers that float32 does not hold, and their places."""
     x = keras.Input((1,), name="x", dtype=dtype)
@@ -293,6 +301,18 @@ FEEDS = {
         lambda: remainder_network("float64"),
         {"x": [[-2.1], [-0.3], [0.3], [1.0], [2.1], [16_777_218.0]]},
     ),
+    **{
+        f"{dtype} near 0": (
+            partial(growing_network, dtype),
+            {
+                "x": [
+                    *([sign * 10.0**power] for power in (-20, -9, -5, -2) for sign in (-1, 1)),
+                    *([x] for x in (-2.0, -1.0, -0.7, 0.0, 0.9, 1.5, np.inf, -np.inf, np.nan)),
+                ]
+            },
+        )
+        for dtype in ("float32", "float64")
+    },
     "int32 sorted": (lambda: sorting_network("int32"), {"x": [[0], [2**24 + 2], [2**31 - 1]]}),
     "int64 sorted": (lambda: sorting_network("int64"), {"x": [[-5], [2**24 + 2], [2**53 + 2]]}),
     "float64 sorted": (lambda: sorting_network("float64"), {"x": [[0.5], [2**24 + 2], [1e9]]}),
