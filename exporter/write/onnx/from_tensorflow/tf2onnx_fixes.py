@@ -151,6 +151,20 @@ def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "Sub", [one, erf])
 
 
+def _bucketize(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The number of boundaries up to a value, all of them for NaN, as `Discretization` needs it."""
+    x = node.input[0]
+    if _is_whole(graph, x):  # as TensorFlow compares them
+        x = _cast(graph, x, onnx.TensorProto.FLOAT)
+    bounds = _constant(
+        graph, f"{name}/bounds", node.get_attr_value("boundaries"), graph.get_dtype(x)
+    )
+    last = _constant(graph, f"{name}/last", [-1], onnx.TensorProto.INT64)
+    below = _add(graph, "Less", _add(graph, "Unsqueeze", x, last), bounds)
+    reached = _add(graph, "Cast", _add(graph, "Not", below), to=onnx.TensorProto.INT32)
+    _replace(graph, node, "ReduceSum", [reached, last], keepdims=0)
+
+
 def _log1p(graph: Any, node: Any, name: str, _: Any) -> None:
     """The logarithm of 1 + x, with the digits of an x near 0 that the sum loses.
 
@@ -214,6 +228,7 @@ _CHOSEN_AS = {
 }
 # By TensorFlow's names.
 HANDLERS: dict[str, tuple[Any, list[str]]] = {
+    "Bucketize": (_bucketize, []),
     "Erfc": (_erfc, []),
     "Expm1": (_expm1, []),
     "FloorDiv": (_floor_divide, []),

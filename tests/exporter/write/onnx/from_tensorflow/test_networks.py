@@ -210,6 +210,15 @@ def remainder_network(dtype):
     return keras.Model({"x": x}, {"tenth": x % 0.1, "seventh": x % -0.7, "of_one": 1 % x})
 
 
+def discretizing_network(dtype):
+    """Places of values between boundaries, and a mark for each."""
+    x = keras.Input((2,), name="x", dtype=dtype)
+    bounds = [-1.0, 0.1, 0.5, 7.0]
+    places = keras.layers.Discretization(bounds)(x)
+    marks = keras.layers.Discretization(bounds, output_mode="multi_hot")(x)
+    return keras.Model({"x": x}, {"places": places, "marks": marks})
+
+
 def growing_network(dtype):
     """Logarithms of 1 + x and powers less 1, of which each digit counts near 0."""
     x = keras.Input((1,), name="x", dtype=dtype)
@@ -300,6 +309,14 @@ FEEDS = {
     "remainders in float64": (
         lambda: remainder_network("float64"),
         {"x": [[-2.1], [-0.3], [0.3], [1.0], [2.1], [16_777_218.0]]},
+    ),
+    "real numbers in ranges": (
+        lambda: discretizing_network("float32"),
+        {"x": [[-1.0, -1.5], [0.1, 0.0999], [7.0, np.inf], [np.nan, -np.inf], [0.5, 0.3]]},
+    ),
+    "whole numbers in ranges": (
+        lambda: discretizing_network("int64"),
+        {"x": [[-1, -2], [0, 1], [7, 6], [2**40, -(2**40)]]},
     ),
     **{
         f"{dtype} near 0": (
