@@ -34,7 +34,7 @@ class OnnxInterpreter:
         made = dict(zip(names, self._session.run(names, feed), strict=True))
         return {
             name: Column(
-                made[f"out/values/{name}"].reshape(-1),
+                _flat(made[f"out/values/{name}"]),
                 _flat(made.get(f"out/valid/{name}")),
                 _flat(made.get(f"out/lengths/{name}")),
             )
@@ -52,6 +52,8 @@ def _feed(column: ColumnSchema, data: Column) -> dict[str, Array]:
 
 
 def _flat(array: Array | None) -> Array | None:
+    """A column of a model's, which a server takes in this shape alone."""
+    assert array is None or array.shape == (len(array), 1), array.shape
     return None if array is None else array.reshape(-1)
 
 

@@ -9,6 +9,7 @@ from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.nearest_items import with_nearest_items
 from exporter.write.onnx.recurrent import with_a_row
+from exporter.write.onnx.reductions import with_axes_from_the_front
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network, TensorFlowNetwork
 from training.network.onnx_network import OnnxNetwork
@@ -36,7 +37,8 @@ def _converted(network: Network) -> OnnxModel:
     if isinstance(network, NearestNetwork):
         return with_nearest_items(network_to_onnx(network.tower), network)
     if isinstance(network, OnnxNetwork):
-        return with_a_row(adapt_network(network))
+        return with_a_row(with_axes_from_the_front(adapt_network(network)))
     from exporter.write.onnx.from_tensorflow.network import convert_network  # noqa: PLC0415
 
-    return with_a_row(convert_network(cast("TensorFlowNetwork", network)))
+    converted = convert_network(cast("TensorFlowNetwork", network))
+    return with_a_row(with_axes_from_the_front(converted))

@@ -238,7 +238,7 @@ def _bucketize(
 def _by_each(graph: Graph, value: str, edges: Array) -> str:
     if len(edges) == 0:  # onnxruntime does not sum over an empty axis
         return graph.add("Expand", graph.constant(0, "int64"), graph.add("Shape", value))
-    last = graph.vector(-1)
+    last = graph.vector(2)  # not -1, which onnxruntime does not sum over where there are no values
     reached = graph.add("GreaterOrEqual", graph.add("Unsqueeze", value, last), graph.table(edges))
     return graph.add("ReduceSum", graph.cast(reached, "int64"), last, keepdims=0)
 

@@ -1,0 +1,57 @@
+"""Reductions of requests without rows, along axes that a network counts from the back."""
+
+import keras
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from exporter.write.onnx.model import OnnxModel
+from exporter.write.onnx.network import network_to_onnx
+from exporter.write.onnx.reductions import with_axes_from_the_front
+from training.network.keras_network import KerasNetwork
+
+
+def answers(model, rows):
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)})
+
+
+def test_a_keras_network_of_reductions_answers_no_rows(tmp_path):
+    x = keras.Input((3,), name="x")
+    mean = keras.ops.mean(x, axis=-1)
+    outputs = {
+        "layer": keras.layers.Dense(1)(mean[:, None]),
+        "total": keras.ops.sum(x, axis=-1, keepdims=True),
+        "places": keras.ops.argmax(keras.ops.cast(x, "int32"), axis=-1, keepdims=True),
+    }
+    network_to_onnx(KerasNetwork(keras.Model({"x": x}, outputs), {})).write(tmp_path)
+    model = str(tmp_path / "model.onnx")
+    assert [answer.shape for answer in answers(model, 0)] == [(0, 1)] * 3
+    np.testing.assert_array_equal(answers(model, 2)[2], [[3], [12]])
+
+
+@pytest.mark.parametrize("opset", [11, 18])
+@pytest.mark.parametrize("operator", ["ReduceSum", "ReduceMax", "ArgMax"])
+def test_axes_count_from_the_front_in_each_form(operator, opset):
+    axes = numpy_helper.from_array(np.array([-1]), "axes")
+    as_input = (operator == "ReduceSum" and opset >= 13) or (
+        operator == "ReduceMax" and opset >= 18
+    )
+    named = {} if as_input else {"axis": -1} if operator == "ArgMax" else {"axes": [-1]}
+    node = helper.make_node(
+        operator, ["x", "axes"] if as_input else ["x"], ["y"], keepdims=0, **named
+    )
+    graph = helper.make_graph(
+        [node],
+        "network",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["rows", 3])],
+        [onnx.ValueInfoProto(name="y")],
+        [axes] if as_input else [],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    (before,) = answers(proto.SerializeToString(), 2)
+    changed = with_axes_from_the_front(OnnxModel(proto)).proto.SerializeToString()
+    np.testing.assert_array_equal(answers(changed, 2)[0], before)
+    assert answers(changed, 0)[0].shape == (0,)
