@@ -59,7 +59,9 @@ def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> Gol
         known: the vocabularies in which its values are looked up.
         text: a long text.
     """
-    zero, one, least, most = _limits(column, text)
+    code = null_code(column.dtype) if column.nullable else None
+    zero, one, least, most = _limits(column, code, text)
+    known = [kept for keys in known if (kept := _without(keys, code)).rows]
     ends = [(_key(keys, 0), _key(keys, -1)) for keys in known[:MOST_VOCABULARIES]]
     if not ends:
         # A column without lookups has no unseen values, and may be an id.
@@ -73,7 +75,14 @@ def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> Gol
     return GoldenValues(firsts, lasts, zero, unseen, firsts[0], firsts[0], least, most)
 
 
-def _limits(column: WireColumn, text: str) -> tuple[Any, Any, Any, Any]:
+def _without(keys: Column, code: Any) -> Column:
+    """The keys that can be sent: data may hold the value that stands for null in requests."""
+    if isinstance(keys.values, Strings) or keys.array.dtype.kind not in "iu":
+        return keys
+    return Column(keys.array[keys.array != code])
+
+
+def _limits(column: WireColumn, code: Any, text: str) -> tuple[Any, Any, Any, Any]:
     """Values of a dtype: zero, another usual one, the least and the greatest."""
     info = DTYPES[column.dtype]
     if column.time:
@@ -86,7 +95,6 @@ def _limits(column: WireColumn, text: str) -> tuple[Any, Any, Any, Any]:
         limits = np.finfo(info.numpy)
         return 0.0, 1.0, float(limits.min), float(limits.max)
     whole = np.iinfo(info.numpy)
-    code = null_code(column.dtype) if column.nullable else None
     return 0, 1, int(whole.min) + (whole.min == code), int(whole.max) - (whole.max == code)
 
 
