@@ -181,7 +181,9 @@ def test_streamed_rows_keep_their_order_whatever_the_outputs_are(tmp_path):
         rows[start : start + 3].write_parquet(tmp_path / f"{start:03}.parquet")
     made = ["n"] >> ops.Filter(lambda columns: columns["n"] >= 0)
     made = made >> ops.LambdaOp(lambda column: where(column == 1, 7, 5))
-    (file,) = Workflow(made).fit(rows).transform_to_parquet(tmp_path / "*.parquet", tmp_path / "out")
+    (file,) = (
+        Workflow(made).fit(rows).transform_to_parquet(tmp_path / "*.parquet", tmp_path / "out")
+    )
     np.testing.assert_array_equal(pl.read_parquet(file)["n"], 5 + 2 * numbers)
 
 
