@@ -6,10 +6,14 @@ request without rows, along an axis that is counted from the back.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from exporter.write.onnx.model import OnnxModel, prune
+from workflow.schema.column import Array
 
 
 def with_axes_from_the_front(model: OnnxModel) -> OnnxModel:
@@ -19,10 +23,10 @@ def with_axes_from_the_front(model: OnnxModel) -> OnnxModel:
     proto, ranks = onnx.ModelProto(), _ranks(model)
     proto.CopyFrom(model.proto)
     graph = proto.graph
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    constants |= {n.output[0]: a.t for n in graph.node for a in n.attribute if a.name == "value"}
-    for node in filter(_reduces, graph.node):
-        if (rank := ranks.get(node.input[0])) is None:
+    reducing = [node for node in graph.node if _reduces(node)]
+    constants = _constants(graph, {name for node in reducing for name in node.input[1:]})
+    for node in reducing:
+        if not (rank := ranks.get(node.input[0], 0)):
             continue
         for attribute in node.attribute:
             if attribute.name == "axis":
@@ -31,14 +35,24 @@ def with_axes_from_the_front(model: OnnxModel) -> OnnxModel:
                 attribute.ints[:] = [axis % rank for axis in attribute.ints]
         if (axes := constants.get(node.input[1]) if node.input[1:] else None) is not None:
             node.input[1] = f"{node.output[0]}/axes"
-            positive = numpy_helper.to_array(axes) % rank
-            graph.initializer.append(numpy_helper.from_array(positive, node.input[1]))
+            graph.initializer.append(numpy_helper.from_array(axes % rank, node.input[1]))
     return prune(OnnxModel(proto, model.tables))
 
 
 def _reduces(node: onnx.NodeProto) -> bool:
     own = node.op_type.startswith("Reduce") or node.op_type in ("ArgMax", "ArgMin")
     return own and not node.domain
+
+
+def _constants(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, Array]:
+    """The constants among some tensors."""
+    found = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name in names}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output[0] in names:
+            (given,) = map(helper.get_attribute_value, node.attribute)
+            is_tensor = isinstance(given, onnx.TensorProto)
+            found[node.output[0]] = numpy_helper.to_array(given) if is_tensor else np.array(given)
+    return found
 
 
 def _ranks(model: OnnxModel) -> dict[str, int]:

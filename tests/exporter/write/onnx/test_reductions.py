@@ -32,26 +32,30 @@ def test_a_keras_network_of_reductions_answers_no_rows(tmp_path):
     np.testing.assert_array_equal(answers(model, 2)[2], [[3], [12]])
 
 
-@pytest.mark.parametrize("opset", [11, 18])
-@pytest.mark.parametrize("operator", ["ReduceSum", "ReduceMax", "ArgMax"])
-def test_axes_count_from_the_front_in_each_form(operator, opset):
-    axes = numpy_helper.from_array(np.array([-1]), "axes")
-    as_input = (operator == "ReduceSum" and opset >= 13) or (
-        operator == "ReduceMax" and opset >= 18
-    )
-    named = {} if as_input else {"axis": -1} if operator == "ArgMax" else {"axes": [-1]}
-    node = helper.make_node(
-        operator, ["x", "axes"] if as_input else ["x"], ["y"], keepdims=0, **named
-    )
+LAST = numpy_helper.from_array(np.array([-1]), "axes")
+FORMS = {
+    "attribute": (11, [], {"axes": [-1]}),
+    "initializer": (18, [], {}),
+    "constant": (18, [helper.make_node("Constant", [], ["axes"], value=LAST)], {}),
+    "numbers": (18, [helper.make_node("Constant", [], ["axes"], value_ints=[-1])], {}),
+}
+
+
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceL2"])
+@pytest.mark.parametrize("form", FORMS)
+def test_axes_count_from_the_front_in_each_form(form, operator):
+    opset, before, attributes = FORMS[form]
+    inputs = ["x"] if attributes else ["x", "axes"]
+    reduction = helper.make_node(operator, inputs, ["y"], keepdims=0, **attributes)
     graph = helper.make_graph(
-        [node],
+        [*before, reduction],
         "network",
         [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["rows", 3])],
         [onnx.ValueInfoProto(name="y")],
-        [axes] if as_input else [],
+        [LAST] if form == "initializer" else [],
     )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    (before,) = answers(proto.SerializeToString(), 2)
+    (expected,) = answers(proto.SerializeToString(), 2)
     changed = with_axes_from_the_front(OnnxModel(proto)).proto.SerializeToString()
-    np.testing.assert_array_equal(answers(changed, 2)[0], before)
+    np.testing.assert_array_equal(answers(changed, 2)[0], expected)
     assert answers(changed, 0)[0].shape == (0,)
