@@ -84,14 +84,17 @@ class RandomWorkflow:
 
 
 @st.composite
-def random_workflows(draw: st.DrawFn, *, row_by_row: bool = False) -> RandomWorkflow:
+def random_workflows(
+    draw: st.DrawFn, *, row_by_row: bool = False, names_of: Sequence[str] = NAMES
+) -> RandomWorkflow:
     """One or two branches of up to three operators each; ones that the columns do not suit are left out.
 
     Args:
         row_by_row: without operators that need more than one row of the data.
+        names_of: names of columns.
     """
     steps = STEPS if row_by_row else [*STEPS, *OVER_ROWS]
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
+    names = draw(st.lists(st.sampled_from(names_of), min_size=1, max_size=4, unique=True))
     kinds = {n: (draw(st.sampled_from(sorted(DTYPES))), draw(st.booleans())) for n in names}
     schema = Schema(
         [
