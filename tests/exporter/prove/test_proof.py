@@ -49,7 +49,7 @@ NETWORKS = {
     "mixed_precision": None,
     "bfloat16": r"without bfloat16 for an ONNX runtime\. Received: functional\S+/\w+.*float32",
     "many_outputs": None,
-    "best_of_three": "Bitcast",
+    "best_of_three": None,
     "answer_in_words": "LookupTableFind",
     "top_of_a_list": None,
     "cumulated": None,

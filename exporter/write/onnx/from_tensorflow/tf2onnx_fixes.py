@@ -70,10 +70,33 @@ def _cast(graph: Any, name: str, dtype: int) -> str:
 def _compare(graph: Any, node: Any, *_: Any) -> None:
     """A comparison; tf2onnx compares integers as float32, which rounds those from 2**24 on."""
     names = [*node.input]
+    if (number := _of_sign_bit(graph, node)) is not None:
+        zero, one = (
+            _constant(graph, f"{node.name}/{value}", value, graph.get_dtype(number))
+            for value in (0, 1)
+        )
+        # Also of -0.0, of which 1 is minus infinity times.
+        inverse = _add(graph, "Less", _add(graph, "Div", one, number), zero)
+        _replace(graph, node, "Or", [_add(graph, "Less", number, zero), inverse])
+        return
     # Also of int32, which tf2onnx makes int64 where a loop counts.
     if _is_whole(graph, names[0]):
         names = [_ranked(graph, name) for name in names]
     _replace(graph, node, node.type, names)
+
+
+def _of_sign_bit(graph: Any, node: Any) -> str | None:
+    """The float for whose sign bit, of its bits as an integer, a comparison asks: Keras' argmax does.
+
+    ONNX has no operation for the bits of a number.
+    """
+    masked = graph.get_node_by_output(node.input[0])
+    if node.type != "Less" or masked is None or masked.type != "BitwiseAnd":
+        return None
+    bits, mask = (graph.get_node_by_output(name) for name in masked.input)
+    if bits is None or bits.type != "Bitcast" or not (mask is not None and mask.is_const()):
+        return None
+    return str(bits.input[0]) if mask.get_tensor_value() == np.iinfo(np.int32).min else None
 
 
 def _ranked(graph: Any, name: str) -> str:

@@ -227,6 +227,14 @@ def growing_network(dtype):
     return keras.Model({"x": x}, outputs | shares)
 
 
+def ranking_network():
+    """Places of the greatest and the least number, for which Keras looks at the bits of zeros."""
+    x = keras.Input((3,), name="x")
+    ops = keras.ops
+    outputs = {"most": ops.argmax(x, -1, keepdims=True), "least": ops.argmin(x, 1, keepdims=True)}
+    return keras.Model({"x": x}, outputs | {"signs": ops.cast(ops.signbit(x), "int32")})
+
+
 def sorting_network(dtype):
     """The largest of numbers that float32 does not hold, and their places."""
     x = keras.Input((1,), name="x", dtype=dtype)
@@ -330,6 +338,11 @@ FEEDS = {
         )
         for dtype in ("float32", "float64")
     },
+    "numbers ranked": (
+        ranking_network,
+        {"x": [[-0.0, 0.0, -1], [0, -0.0, 0], [3, 5, 5], [np.inf, -np.inf, 1], [-2, -0.0, -3]]},
+    ),
+    "no numbers ranked": (ranking_network, {"x": np.empty((0, 3))}),
     "int32 sorted": (lambda: sorting_network("int32"), {"x": [[0], [2**24 + 2], [2**31 - 1]]}),
     "int64 sorted": (lambda: sorting_network("int64"), {"x": [[-5], [2**24 + 2], [2**53 + 2]]}),
     "float64 sorted": (lambda: sorting_network("float64"), {"x": [[0.5], [2**24 + 2], [1e9]]}),
