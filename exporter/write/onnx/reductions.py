@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from exporter.write.onnx.facts import attributes
 from exporter.write.onnx.model import OnnxModel, prune
 from workflow.schema.column import Array
 
@@ -49,7 +50,7 @@ def _constants(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, Arra
     found = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name in names}
     for node in graph.node:
         if node.op_type == "Constant" and node.output[0] in names:
-            (given,) = map(helper.get_attribute_value, node.attribute)
+            (given,) = attributes(node).values()
             is_tensor = isinstance(given, onnx.TensorProto)
             found[node.output[0]] = numpy_helper.to_array(given) if is_tensor else np.array(given)
     return found
