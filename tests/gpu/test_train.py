@@ -83,14 +83,6 @@ MAKERS = {
 }
 
 
-@pytest.fixture
-def whole_floats():
-    """Products in float32 of all their bits."""
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    yield
-    tf.config.experimental.enable_tensor_float_32_execution(True)
-
-
 @pytest.mark.usefixtures("whole_floats")
 @pytest.mark.parametrize("optimizer", MAKERS)
 @pytest.mark.parametrize("lists", [False, True], ids=["ids", "lists"])
