@@ -18,6 +18,7 @@ from exporter.columns.hashed_bytes import expect_no_hashed_bytes
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
 from exporter.plan.config_pbtxt import config_text
+from exporter.plan.golden_values import warn_of_null_codes
 from exporter.plan.model_spec import ModelSpec
 from exporter.plan.options import DEFAULT_LIMITS, ServingOptions
 from exporter.plan.pipeline import Pipeline
@@ -257,6 +258,7 @@ def _export(
         expect_same_fit(taken, workflow)
     expect_room(taken, plan.features)
     expect_server_memory(plan, taken)
+    warn_of_null_codes(plan.pipeline.client_columns, plan.features.program)
     spare = spare_tables(taken, plan.features)
     answers = OfflineAnswers(workflow, plan.features, taken)
     models = [spec.name for spec in plan.models]
@@ -276,16 +278,17 @@ def _export(
             staged, plan = plan, _sealed(stage, repository, plan, proof)
             generation, number = plan.published.parameters["generation"], plan.published.version
             same = unchanged(stage, repository, name, number) if version is None else None
-            if same is not None:
+            if same is None:
+                proof = prove_served(stage, plan, proof)
+                publish(stage, repository, [spec.name for spec in plan.models], number)
+            else:
                 plan = _with_version(staged, number - 1)
                 names = dict(zip((spec.name for spec in plan.models), same.models, strict=True))
-                kept = plan.published_as(names, generation)
-                return _report(repository, kept, generation, proof, spare, recall, published=False)
-            proof = prove_served(stage, plan, proof)
-            publish(stage, repository, [spec.name for spec in plan.models], number)
+                plan = plan.published_as(names, generation)
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
-    return _report(repository, plan, generation, proof, spare, recall)
+    published = same is None
+    return _report(repository, plan, generation, proof, spare, recall, published=published)
 
 
 def _recall(network: Network, plan: Plan, answers: OfflineAnswers) -> dict[str, float]:
@@ -304,7 +307,7 @@ def _report(
     spare: tuple[str, ...],
     recall: Mapping[str, float],
     *,
-    published: bool = True,
+    published: bool,
 ) -> ExportReport:
     folders = _folders(repository, plan)
     sizes = {name: sum(folder_bytes(folder)) for name, folder in folders.items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +127,21 @@ def vocabularies(program: Program) -> dict[str, list[Column]]:
         if source.verb == "source" and _fits(program, source.parameters["name"], keys):
             found.setdefault(source.parameters["name"], []).append(keys)
     return found
+
+
+def warn_of_null_codes(columns: Iterable[WireColumn], program: Program) -> None:
+    """Warn of learnt values that no request can hold, since they stand for null there."""
+    known = vocabularies(program)
+    for column in columns:
+        tables = known.get(column.name, ()) if column.nullable else ()
+        code = null_code(column.dtype)
+        if any(_without(keys, code).rows < keys.rows for keys in tables):
+            warnings.warn(
+                f"The workflow has learnt the value {code} of {column.name!r} ({column.dtype}), which stands "
+                "for null in requests: it cannot be sent. Convert the column to a wider type, or replace "
+                "the value, before the workflow is fitted.",
+                stacklevel=4,  # where the export was called
+            )
 
 
 def _fits(program: Program, name: str, keys: Column) -> bool:

@@ -16,7 +16,9 @@ def test_a_category_that_stands_for_null_in_requests_is_not_sent_as_one(dtype, c
     rows = pl.DataFrame({"hour": pl.Series([code, 1, 3, code, None], dtype=dtype)})
     workflow = Workflow(["hour"] >> ops.Categorify()).fit(rows)
     network = models.mlp(workflow.output_schema, hidden=(2,))
-    report = export(network, workflow, labels=[], serving=ServingOptions(runtime="onnx"))
+    with pytest.warns(UserWarning, match=rf"value {code} of 'hour' .*stands for null") as warned:
+        report = export(network, workflow, labels=[], serving=ServingOptions(runtime="onnx"))
+    assert len(warned) == 1
     sent = read_golden(report.paths["movies"] / "golden.json")
     coded = {row.name for row in sent if row.request["hour"][0, 0] == code}
     assert coded == {"nulls"}

@@ -99,6 +99,13 @@ def test_all_versions_can_be_kept_or_one(export, tmp_path):
     assert [p.name for p in (repository / "movies_nvt").glob("[0-9]")] == ["4"]
 
 
+def test_an_export_without_changes_removes_versions_too(export, tmp_path):
+    for version in (1, 2):
+        export(version=version)
+    assert not export(serving=ServingOptions(keep_versions=1)).published
+    assert [p.name for p in (tmp_path / "models" / "movies").glob("[0-9]")] == ["2"]
+
+
 @pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])
 def test_rollback_makes_the_repository_what_it_was(runtime, export, tmp_path):
     repository, serving = tmp_path / "models", ServingOptions(runtime=runtime, keep_versions=3)
