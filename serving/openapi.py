@@ -62,11 +62,20 @@ def openapi_document(
 
 
 def _description(contract: Contract) -> str:
-    most = f" A request has at most {contract.max_rows:,} rows." if contract.max_rows else ""
+    limits = "".join(
+        f" A request has at {word} {rows:,} {'row' if rows == 1 else 'rows'}."
+        for word, rows in (("least", _least_rows(contract)), ("most", contract.max_rows))
+        if rows
+    )
     return (
         "N is the number of rows, the first dimension of every tensor but those named "
-        f"`__values`, which hold the elements of all lists of the request one after another.{most}"
+        f"`__values`, which hold the elements of all lists of the request one after another.{limits}"
     )
+
+
+def _least_rows(contract: Contract) -> int:
+    """The least rows of a request: a model that joins requests takes none without a row."""
+    return 1 if contract.max_batch_size else 0
 
 
 def _infer(name: str) -> dict[str, Any]:
@@ -116,7 +125,12 @@ def _ref(name: str) -> dict[str, str]:
 
 
 def _schemas(name: str, contract: Contract) -> dict[str, Any]:
-    inputs = [_sent(column, tensor) for column in contract.inputs for tensor in column.tensors]
+    rows = {"type": "integer", "minimum": _least_rows(contract)}
+    if contract.max_rows:
+        rows["maximum"] = contract.max_rows
+    inputs = [
+        _sent(column, tensor, rows) for column in contract.inputs for tensor in column.tensors
+    ]
     outputs = [
         _received(column, tensor, tensor + contract.output_suffix)
         for column in contract.outputs
@@ -157,13 +171,17 @@ def _all_of(tensors: list[dict[str, Any]]) -> dict[str, Any]:
     return schema | {"minItems": len(tensors), "maxItems": len(tensors), "allOf": contained}
 
 
-def _sent(column: WireColumn, tensor: str) -> dict[str, Any]:
-    """The schema of an input, of two dimensions."""
+def _sent(column: WireColumn, tensor: str, rows: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an input, of two dimensions; `rows` is that of a number of rows."""
+    any_length = {"type": "integer", "minimum": 0}
     length = column.shapes[tensor][1]
-    second = {"type": "integer", "minimum": 0} if length < 0 else {"const": length}
+    are_elements = column.layout == "flat" and tensor == column.values_name
     shape = {
         "type": "array",
-        "prefixItems": [{"type": "integer", "minimum": 0}, second],
+        "prefixItems": [
+            any_length if are_elements else rows,
+            any_length if length < 0 else {"const": length},
+        ],
         "minItems": 2,
         "maxItems": 2,
     }
@@ -212,6 +230,8 @@ def _meaning(column: WireColumn, tensor: str) -> str:
     words = [parts[column.layout]]
     if column.time:
         words.append(f"Microseconds since 1970-01-01, {_zone(column.time)}.")
+    if column.ends_at_nul:
+        words.append("Strings have no NUL character.")
     if column.nullable:
         kind = DTYPES[column.dtype].kind
         words.append(f"{_NULLS.get(kind, f'null is {column.null_code}')}.")

@@ -1,17 +1,21 @@
 """Every runtime gives the offline answer: flat lists and padded, alone and among others."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
+from jsonschema import Draft202012Validator
 from pipelines import everything
 
 from exporter import ServingOptions, export_tensorflow_ensemble, verify
 from exporter.plan.runtime import RUNTIMES
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
+from serving.connection.tensors import datatype_of
 from serving.exchange import to_requests, to_table
+from serving.openapi import openapi_document
 from workflow.expressions.polars.series import to_column
 from workflow.wire.format import encode
 
@@ -205,6 +209,26 @@ def test_too_many_rows_at_once_are_refused(pipeline, client):
     with pytest.raises(ClientError, match=r"INVALID_ARGUMENT: .* it has more than 300 rows"):
         client.raw(tensors)
     assert client.predict(rows).height == 301, "the client sends what the model takes at once"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_openapi_document_has_the_rows_that_the_server_takes(case, pipeline, client):
+    most, least = client.contract.max_rows, int(not case.endswith("-0"))
+    parts = openapi_document("any", client.contract)["components"]
+    schema = {"$ref": "#/components/schemas/InferRequest", "components": parts}
+    rows = many(pipeline.rows, most + 1)
+    for count in (0, 1, most, most + 1):
+        tensors = {}
+        for column in client.contract.inputs:
+            tensors |= encode(column, to_column(rows[column.name][:count]))
+        inputs = [
+            {"name": name, "datatype": datatype_of(name, tensor), "shape": [*tensor.shape]}
+            for name, tensor in tensors.items()
+        ]
+        taken = least <= count <= most
+        with nullcontext() if taken else pytest.raises(ClientError, match="INVALID_ARGUMENT"):
+            client.raw(tensors)
+        assert Draft202012Validator(schema).is_valid({"inputs": inputs}) == taken, count
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if is_fused(case)])

@@ -85,6 +85,31 @@ def test_every_layout_and_dtype_makes_a_valid_document():
     assert shapes["c"] == {"type": "integer", "minimum": 0}
 
 
+def rows_and_width(contract, name):
+    """The schemas of the two dimensions of an input."""
+    inputs = openapi_document("any", contract)["components"]["schemas"]["InferRequest"]
+    tensors = inputs["properties"]["inputs"]["items"]["oneOf"]
+    return next(t["properties"]["shape"]["prefixItems"] for t in tensors if t["title"] == name)
+
+
+def test_limits_of_rows_are_those_of_rows_alone():
+    columns = (WireColumn("a", "int64"), WireColumn("b", "int64", "flat"))
+    limited = Contract(columns, (), (), "", {}, limits={"max_rows": 300})
+    rows = {"type": "integer", "minimum": 0, "maximum": 300}
+    for name in ("a", "b__nnzs"):
+        assert rows_and_width(limited, name) == [rows, {"const": 1}]
+    assert rows_and_width(limited, "b__values")[0] == {"type": "integer", "minimum": 0}
+    joining = Contract(columns[:1], (), (), "", {}, max_batch_size=64)
+    assert rows_and_width(joining, "a")[0] == rows | {"minimum": 1, "maximum": 64}
+
+
+def test_it_says_where_a_string_ends_at_a_nul():
+    for ends_at_nul in (False, True):
+        column = WireColumn("a", "string", ends_at_nul=ends_at_nul)
+        document = openapi_document("any", Contract((column,), (), (), "", {}))
+        assert ("NUL" in json.dumps(document)) == ends_at_nul
+
+
 def test_real_requests_and_answers_agree_with_it(document):
     check(document, "InferRequest", request())
     status, answer = fetch(document, "/v2/models/movies/infer", request())

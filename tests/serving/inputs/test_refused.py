@@ -24,8 +24,11 @@ REFUSED = [
     ("int64", pl.Series([2**64, -1]), "int64. Received: Int128 with a value out of range"),
     ("bool", [0, 2], "value 2, out of range"),
     ("int64", np.array([1.5]), "float64 with the value 1.5. Convert the column to int64"),
-    ("int64", np.array([np.inf]), "float64 with the value inf"),
-    ("int64", np.array([2.0**60]), "float64 with the value 1.15"),
+    ("int64", np.array([np.inf]), "float64 with the value inf. Convert the column to int64"),
+    ("int64", np.array([2.0**60]), r"float64 with the value 1.15.* digits.*dtype_backend"),
+    ("int64", pd.Series([2**60 + 1, None]), r"value 1.15.* digits.*dtype_backend"),
+    ("uint64", pl.Series([None, -(2.0**60)]), r"value -1.15.* digits.*dtype_backend"),
+    ("int64", [0.5, 2.0**60], "value 0.5. Convert the column to int64"),
     ("int32", np.array([2.0**31]), "value 2147483648, out of range"),
     ("int64", pd.Series([1.5, None]), "float64 with the value 1.5"),
     ("int64", pl.Series([1.5]), "float64 with the value 1.5"),
@@ -73,6 +76,15 @@ def test_what_cannot_be_sent_is_refused(dtype, data, reason):
         convert(dtype, data)
     assert refusal.value.code == "INVALID_INPUT"
     assert refusal.value.message.startswith("Column 'c': expected ")
+
+
+def test_the_advice_for_ids_that_pandas_has_rounded_keeps_them(tmp_path):
+    pl.DataFrame({"c": [2**60 + 1, None]}).write_parquet(tmp_path / "ids")
+    with pytest.raises(ClientError, match='dtype_backend="pyarrow"'):
+        convert("int64", pd.read_parquet(tmp_path / "ids")["c"])
+    made = convert("int64", pd.read_parquet(tmp_path / "ids", dtype_backend="pyarrow")["c"])
+    assert made.array[0] == 2**60 + 1
+    assert made.valid.tolist() == [True, False]
 
 
 def test_a_column_that_pandas_has_twice_is_refused():
