@@ -1,4 +1,4 @@
-"""How many ids a column has."""
+"""The number of ids of a column."""
 
 from __future__ import annotations
 
