@@ -229,26 +229,19 @@ class HttpServer:
         return f"{self._root}/{model}{version and f'/versions/{version}'}/{what}"
 
 
-def fetch(
-    url: str,
-    body: Mapping[str, Any] | None = None,
-    *,
-    timeout: float,
-    headers: Mapping[str, str] | None = None,
-) -> Any:
+def fetch(url: str, body: Mapping[str, Any] | None = None, *, timeout: float) -> Any:
     """Fetch JSON from a server; an empty answer is `{}`.
 
     Args:
         url: the address.
         body: the body of a POST; None for a GET.
         timeout: seconds.
-        headers: additional HTTP headers.
 
     Raises:
         ProbeError: no connection, an HTTP error, or an answer that is not JSON.
     """
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, dict(headers or {}))  # noqa: S310 - an operator's URL
+    request = urllib.request.Request(url, data)  # noqa: S310 - an operator's URL
     try:
         with _OPENER.open(request, timeout=timeout) as response:
             return json.loads(response.read() or b"{}")

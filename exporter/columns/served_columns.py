@@ -18,6 +18,7 @@ from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import DTYPES, dtype_of
 from workflow.schema.exact_dtypes import inexact
 from workflow.schema.schema import ColumnSchema, Schema, Tags
+from workflow.schema.tags import part_of
 from workflow.schema.training_data import TrainingData
 from workflow.wire.format import WireColumn, wire_column
 from workflow.wire.request_rules import NNZS, VALUES
@@ -197,7 +198,7 @@ def _wanted_columns(
 
 def _is_of_one(column: ColumnSchema) -> bool:
     """Whether lists have at most one value, so that an input of width one is intended."""
-    return bool(column.properties.get("value_count", {}).get("max") == 1)
+    return bool(part_of(column, "value_count", "max") == 1)
 
 
 def _are_made_up(names: Iterable[str]) -> bool:

@@ -12,6 +12,7 @@ from loader.errors import LoaderError
 from loader.files.parquet_files import ColumnType
 from workflow.schema.python_number import python_number
 from workflow.schema.schema import ColumnSchema, Schema, Tags
+from workflow.schema.tags import part_of
 
 
 @dataclass(frozen=True)
@@ -256,9 +257,9 @@ def fixed_widths(
         )
     widths = {}
     for name in names:
-        known = schema[name].properties if schema is not None and name in schema else {}
-        width = (sparse_max or {}).get(name, known.get("value_count", {}).get("max"))
-        width = python_number(width)
+        column = None if schema is None else schema.get(name)
+        known = None if column is None else part_of(column, "value_count", "max")
+        width = python_number((sparse_max or {}).get(name, known))
         if type(width) is not int or width < 1:
             raise LoaderError(
                 f"Expected sparse_max[{name!r}] as a whole number of at least 1, or a value_count "

@@ -137,15 +137,8 @@ def _windows(count: int, width: int) -> list[tuple[int, int]]:
     """The first and the last segment of each chunk. A segment begins where a chunk begins."""
     if count < 2 * width:
         return [(0, 0)] * count
-    last = count - width
-    return [
-        (0, width - 1)
-        if chunk < width
-        else (last - width + 1, last)
-        if chunk >= last
-        else (chunk - width + 1, chunk)
-        for chunk in range(count)
-    ]
+    ends = (min(max(chunk, width - 1), count - width) for chunk in range(count))
+    return [(end - width + 1, end) for end in ends]
 
 
 def _deal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workflow.schema.schema import ColumnSchema
+from workflow.schema.tags import facts_of
 
 
 def id_count(column: ColumnSchema) -> int:
@@ -14,10 +15,10 @@ def id_count(column: ColumnSchema) -> int:
         >>> id_count(workflow.output_schema["user"])  # with those for padding, null and unknown
         5
     """
-    largest = column.properties.get("domain", {}).get("max")
     if not column.info.is_integer:
         return 0
-    return int(column.properties.get("cardinality", 0) if largest is None else largest + 1)
+    facts = facts_of(column)
+    return int(facts["domain"]["max"] + 1 if "domain" in facts else facts.get("cardinality", 0))
 
 
 def too_small(column: str, count: int, received: str) -> str:

@@ -13,6 +13,7 @@ from training.models.columns import LIST_DTYPES, Columns, Features, IdDtype, col
 from training.models.tower import assembled, dense, embedded, probability
 from workflow.schema.python_number import takes_numpy_numbers
 from workflow.schema.schema import Schema
+from workflow.schema.tags import part_of
 
 
 @takes_numpy_numbers
@@ -151,7 +152,7 @@ def _expect_columns(columns: Columns, sequence: str, target: str) -> None:
 
 def _expect_one_vocabulary(schema: Schema, sequence: str, target: str) -> None:
     """Vocabularies of one size may have different values, or the same ones in another order."""
-    domains = [schema[name].properties.get("domain", {}).get("name") for name in (sequence, target)]
+    domains = [part_of(schema[name], "domain", "name") for name in (sequence, target)]
     if None not in domains and domains[0] != domains[1]:
         raise _vocabularies(sequence, target, f"those of {domains[0]!r} and of {domains[1]!r}")
 
@@ -167,8 +168,8 @@ def _length(features: Features, sequence: str) -> Any:
     """The length of the lists according to the schema."""
     if not isinstance(features, Schema):
         return None
-    count = features[sequence].properties.get("value_count", {})
-    return count.get("max") if count.get("max") == count.get("min") else None
+    least, most = (part_of(features[sequence], "value_count", end) for end in ("min", "max"))
+    return most if least == most else None
 
 
 def _expect_sizes(length: Any, width: int, heads: int) -> None:

@@ -14,7 +14,7 @@ from workflow.embedding_sizes import embedding_dimension
 from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema, Tags
-from workflow.schema.tags import fits_of
+from workflow.schema.tags import facts_of, fits_of
 from workflow.wire.request_rules import NNZS, VALUES
 
 EmbeddingSizes = Mapping[str, tuple[int, int]]
@@ -161,13 +161,14 @@ def columns_of(
 
 
 def _size(column: ColumnSchema) -> tuple[int, int]:
-    rows = column.properties.get("cardinality")
+    facts = facts_of(column)
+    rows = facts.get("cardinality")
     if rows is None:
         raise TrainingError(
             f"Expected the categorical column {column.name!r} to have the property cardinality. "
             f"Received: {dict(column.properties)!r}. ops.Categorify sets it."
         )
-    return rows, column.properties.get("embedding_size", embedding_dimension(rows))
+    return rows, facts.get("embedding_size", embedding_dimension(rows))
 
 
 def _split(sizes: Any) -> Sequence[EmbeddingSizes]:

@@ -215,13 +215,13 @@ class ParquetTable:
         chosen.files = self.files[start:end]
         return chosen
 
-    def scan(self, start: int = 0, end: int | None = None) -> pl.LazyFrame:
-        """The rows of the files from one index to another, lazily.
+    def scan(self) -> pl.LazyFrame:
+        """The rows of the files, lazily.
 
         Raises:
             WorkflowError: a file was removed or written since it was listed.
         """
-        return self._scan(self.files[start:end])
+        return self._scan(self.files)
 
     def _scan(self, own: Sequence[ParquetFile], wanted: Rows | None = None) -> pl.LazyFrame:
         """Scan files, or some of their rows, which begin in the first and end in the last of them."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from workflow.operator.feature import Feature
-from workflow.schema.schema import Schema
+from workflow.schema.schema import ColumnSchema, Schema
+from workflow.schema.tags import part_of
 
 from .row_set import Resolved
 
@@ -31,11 +32,11 @@ class DomainNames:
     """
 
     def __init__(self, inputs: Schema) -> None:
-        self._taken = {name for c in inputs.columns if (name := _name(c.properties)) is not None}
+        self._taken = {name for c in inputs.columns if (name := _name(c)) is not None}
 
     def given(self, made: Resolved) -> Resolved:
         """The columns of an operator with its own vocabularies, which get new names."""
-        named = {_name(feature.schema.properties) for feature in made.columns.values()}
+        named = {_name(feature.schema) for feature in made.columns.values()}
         names = {name: self._free(name) for name in sorted(named - {None}, key=str)}
         columns = {key: _renamed(feature, names) for key, feature in made.columns.items()}
         return replace(made, columns=columns)
@@ -50,13 +51,12 @@ class DomainNames:
 
 def _renamed(feature: Feature, names: Mapping[Any, str]) -> Feature:
     properties = feature.schema.properties
-    if (name := _name(properties)) is None:
+    if (name := _name(feature.schema)) is None:
         return feature
     domain = {**properties["domain"], "name": names[name]}
     schema = feature.schema.with_(properties={**properties, "domain": domain})
     return replace(feature, schema=schema)
 
 
-def _name(properties: Mapping[str, Any]) -> Any:
-    domain = properties.get("domain")
-    return domain.get("name") if isinstance(domain, Mapping) else None
+def _name(column: ColumnSchema) -> Any:
+    return part_of(column, "domain", "name")

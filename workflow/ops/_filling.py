@@ -9,7 +9,7 @@ from workflow.expressions.language.tree import Expression
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features
 from workflow.schema.schema import ColumnSchema
-from workflow.schema.tags import FACTS
+from workflow.schema.tags import FACTS, facts_of
 
 
 def facts_with(like: ColumnSchema, filling: bool | float | str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def facts_with(like: ColumnSchema, filling: bool | float | str) -> dict[str, Any
 
     Ids stay ids, and need an embedding with as many rows, if the value is one of them.
     """
-    facts = {name: value for name, value in like.properties.items() if name in FACTS}
+    facts = {name: value for name, value in facts_of(like).items() if name in FACTS}
     if isinstance(filling, str) or not 0 <= filling < facts.get("cardinality", 0):
         return {}
     if domain := facts.get("domain"):

@@ -12,7 +12,7 @@ from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.schema import Tags
-from workflow.schema.tags import add_tags
+from workflow.schema.tags import add_tags, is_fact
 
 _Plain = bool | int | float | str | None
 _Value = _Plain | Sequence[_Plain] | Mapping[str, _Plain]
@@ -35,7 +35,7 @@ class _Metadata(Operator, abstract=True):
             )
         for name, value in self._properties.items():
             require(
-                _is_fact(name, value),
+                is_fact(name, value),
                 f"{self.label} needs `cardinality` and `embedding_size` as whole numbers from 1, and "
                 f'`domain` and `value_count` as {{"min": ..., "max": ...}} of whole numbers. '
                 f"Received: {value!r} for {name!r}.",
@@ -193,15 +193,3 @@ class TagAsItemFeatures(_Tagging):
     """
 
     tags: ClassVar[Sequence[str]] = (Tags.ITEM.value,)
-
-
-def _is_fact(name: str, value: Any) -> bool:
-    """Whether a property that other parts use has a valid value."""
-    if name in ("cardinality", "embedding_size"):
-        return type(value) is int and value >= 1
-    if name not in ("domain", "value_count"):
-        return True
-    if not isinstance(value, Mapping) or not {"min", "max"} <= value.keys():
-        return False
-    least, most = value["min"], value["max"]
-    return type(least) is type(most) is int and least <= most

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from workflow.operator.checks import require
 from workflow.operator.feature import Features, State
 from workflow.operator.operator import Example, Operator
+from workflow.schema.tags import facts_of
 
 from .categorify import Categorify
 
@@ -53,7 +54,7 @@ class DropLowCardinality(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The remaining columns."""
-        sizes = {name: f.schema.properties.get("cardinality") for name, f in columns.items()}
+        sizes = {name: facts_of(f.schema).get("cardinality") for name, f in columns.items()}
         kept = [n for n, size in sizes.items() if size is None or size - 1 >= self.min_cardinality]
         have = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         require(

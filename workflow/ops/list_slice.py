@@ -13,7 +13,7 @@ from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.schema import Tags
-from workflow.schema.tags import FACTS
+from workflow.schema.tags import FACTS, facts_of
 
 from ._filling import facts_with
 
@@ -107,16 +107,15 @@ class ListSlice(Operator):
         made = feature.expression.list_slice(*self._bounds)
         if self.pad:
             made = self._padded(name, made)
-        before = {k: v for k, v in like.properties.items() if k != "value_count"}
         if self.pad:
             facts = facts_with(like, self._filling(like.info.kind))
         else:
-            facts = {key: value for key, value in before.items() if key in FACTS}
-        facts |= self._lengths(like.properties)
+            facts = {key: value for key, value in like.properties.items() if key in FACTS}
+        facts |= self._lengths(facts_of(like))
         return Feature.of(
             name,
             made,
-            like.with_(properties=before),
+            like,
             tags=(Tags.LIST,),
             properties=facts,
             time=like.time,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from workflow.schema.column import Column
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.exact_dtypes import holds
 from workflow.schema.schema import ColumnSchema, Schema
+from workflow.schema.tags import facts_of
 
 from ._numbers import ends, flat_values, merged_ends
 
@@ -107,19 +108,9 @@ class ReduceDtypeSize(Operator):
             plain and seen.rows in (0, 2), f"Expected two whole numbers for column {column.name!r}."
         )
         values = seen.array.tolist()
-        if values and (domain := column.properties.get("domain")) is not None:
-            values += _ends(column.name, domain)
+        if values and (domain := facts_of(column).get("domain")):
+            values += domain["min"], domain["max"]
         return _narrowest(column, values) if values else column.dtype
-
-
-def _ends(name: str, domain: Any) -> list[int]:
-    facts = domain if isinstance(domain, Mapping) else {}
-    ends = [facts[end] for end in ("min", "max") if type(facts.get(end)) is int]
-    require(
-        len(ends) == 2,
-        f'Expected the domain of column {name!r} as {{"min": ..., "max": ...}}. Received: {domain!r:.100}.',
-    )
-    return ends
 
 
 def _narrowest(column: ColumnSchema, values: list[int]) -> str:

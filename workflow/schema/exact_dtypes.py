@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from .dtypes import DTYPES, DType
 from .schema import ColumnSchema
+from .tags import facts_of
 
 
 def inexact(column: ColumnSchema, wanted: DType) -> str | None:
@@ -69,11 +68,8 @@ def stated_range(column: ColumnSchema) -> tuple[int, int] | None:
     """
     if column.dtype == "bool":
         return 0, 1
-    domain = column.properties.get("domain")
-    if not column.info.is_integer or not isinstance(domain, Mapping):
-        return None  # Only operators use the property's standard form; a user's may be anything.
-    low, high = domain.get("min"), domain.get("max")
-    return (low, high) if type(low) is int and type(high) is int else None
+    domain = facts_of(column).get("domain") if column.info.is_integer else None
+    return None if domain is None else (domain["min"], domain["max"])
 
 
 def holds(dtype: DType, low: int, high: int) -> bool:

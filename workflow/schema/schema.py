@@ -292,7 +292,7 @@ class Schema(Mapping[str, ColumnSchema], metaclass=OwnNames):
         from workflow.picture.markup import table  # noqa: PLC0415
 
         rows = [
-            (name, str(column).removeprefix(f"{name}: "), ", ".join(column.tags), facts[:200])
+            (name, str(column), ", ".join(column.tags), facts[:200])
             for name, column in self._columns.items()
             for facts in [", ".join(f"{k} {v}" for k, v in column.properties.items())]
         ]

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .python_number import plain
 from .schema import ColumnSchema, Tags
 
 # A column has at most one of each of these sets.
@@ -134,3 +135,37 @@ def properties_after(before: ColumnSchema, *, is_list: bool) -> dict[str, Any]:
     """
     ended = FACTS if is_list and before.is_list else FACTS | {"value_count"}
     return {name: value for name, value in before.properties.items() if name not in ended}
+
+
+def facts_of(column: ColumnSchema) -> dict[str, Any]:
+    """The facts among a column's properties, without those of a form that is the user's own.
+
+    Example:
+        >>> site = ColumnSchema("site", "int64", properties={"cardinality": 9, "domain": "a.com"})
+        >>> facts_of(site)
+        {'cardinality': 9}
+    """
+    found = {name: plain(column.properties.get(name)) for name in (*FACTS, "value_count")}
+    return {name: value for name, value in found.items() if is_fact(name, value)}
+
+
+def part_of(column: ColumnSchema, name: str, part: str) -> Any:
+    """A part of a property such as `domain`; None if it is missing, or of a form of the user's own.
+
+    Example:
+        >>> part_of(ColumnSchema("site", "int64", properties={"domain": "a.com"}), "domain", "name")
+    """
+    value = column.properties.get(name)
+    return value.get(part) if isinstance(value, Mapping) else None
+
+
+def is_fact(name: str, value: Any) -> bool:
+    """Whether a property with the name of a fact has its form; a user's own words may lack it."""
+    if name in ("cardinality", "embedding_size"):
+        return type(value) is int and value >= 1
+    if name not in ("domain", "value_count"):
+        return True
+    if not isinstance(value, Mapping) or not {"min", "max"} <= value.keys():
+        return False
+    least, most = value["min"], value["max"]
+    return type(least) is type(most) is int and least <= most

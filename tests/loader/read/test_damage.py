@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
@@ -177,6 +178,21 @@ def test_good_data_warns_of_nothing(make, users):
     loader = make(on_bad_files="skip")
     assert sorted(users(loader)) == list(range(1000))
     assert loader.skipped_files == []
+
+
+@pytest.mark.parametrize("types", [("int64", "float64"), ("float32", "int32")])
+def test_another_type_is_told_where_the_file_has_as_many_bytes_as_before(make, tmp_path, types):
+    def write(dtype):
+        table = pa.table({"x": np.arange(100).astype(dtype), "rating": np.ones(100, "float32")})
+        plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+        pq.write_table(table, tmp_path / "1.parquet", store_schema=False, **plain)
+        return (tmp_path / "1.parquet").stat().st_size
+
+    before = write(types[0])
+    loader = make(tmp_path, cat_names=[], cont_names=["x"], shuffle=False)
+    assert write(types[1]) == before
+    with pytest.raises(LoaderError, match=rf"{types[1].title()} in column 'x', not {types[0]}"):
+        next(iter(loader))
 
 
 def test_lost_disk_blocks_give_an_error_or_other_values_and_never_hang(make, copies, users):

@@ -56,6 +56,12 @@ def test_the_schemas_value_count_is_the_maximum(make_lists):
     assert [row for x, _ in loader for row in x["tags"].numpy().tolist()] == DENSE
 
 
+def test_a_value_count_of_the_users_own_words_is_no_maximum(make_lists):
+    tags = ColumnSchema("tags", "int64", is_list=True, properties={"value_count": "few"})
+    with pytest.raises(LoaderError, match=r"Expected sparse_max\['tags'\].*Received: None"):
+        make_lists(sparse_max=None, schema=Schema([tags, ColumnSchema("rating", "int64")]))
+
+
 def test_strings_are_padded_with_empty_ones(make_lists):
     loader = make_lists([["a"], ["b", "c"], []], 2, pl.String, sparse_as_dense=True)
     rows = [row for x, _ in loader for row in x["tags"].numpy().tolist()]

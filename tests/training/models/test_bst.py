@@ -219,6 +219,14 @@ def schema(count=None, vocabulary="item"):
     )
 
 
+def test_a_count_and_a_domain_of_the_users_own_words_say_nothing():
+    words = Schema(c.with_(properties={**JOINT, "domain": "a.com"}) for c in schema().columns)
+    model = models.bst(words, sequence="recent", target="item", length=5, **SMALL)
+    assert model.input["recent"].shape == (None, 5)
+    with pytest.raises(TrainingError, match="Received: length=None"):
+        models.bst(schema("few"), sequence="recent", target="item", **SMALL)
+
+
 def test_the_schema_states_the_length(tmp_path):
     model = models.bst(schema({"min": 5, "max": 5}), sequence="recent", target="item", **SMALL)
     assert model.input["recent"].shape == (None, 5)

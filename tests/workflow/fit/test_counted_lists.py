@@ -86,6 +86,12 @@ def test_what_is_learnt_through_a_join_is_what_is_learnt_of_joined_rows(made, ch
     assert state(through) == state(Workflow(lists.columns >> learn).fit(lists))
 
 
+def test_a_given_vocabulary_is_not_counted_through_a_join():
+    given = ops.Categorify(vocabs={"genres": ["c", "a"]})
+    ids = Workflow(joined(MOVIES) >> given).fit(RATINGS).transform({"movie": [1, 2, 5, 4]})
+    assert ids.collect()["genres"].to_list() == [[2, 4], [4, 1, 4], [3, 2], []]
+
+
 def read_by(workflow: Workflow) -> dict[str, str]:
     """The columns that the last operator of a fitted workflow reads while it learns."""
     node = workflow.nodes[-1]

@@ -413,3 +413,18 @@ def test_times_of_numpys_coarse_units_are_exact(unit):
     workflow = counted().fit({"at": NAIVE})
     assert micros(workflow, {"at": count}) == expected
     assert micros(workflow, {"at": list(count)}) == expected
+
+
+def test_a_saved_filter_compares_numbers_of_unlike_times(tmp_path):
+    data = pl.DataFrame({"at": NAIVE, "day": DATES}).with_row_index("n")
+    late = ["n", "at", "day"] >> ops.Filter(
+        lambda df: df["at"].cast("int64") > df["day"].cast("int64")
+    )
+    Workflow(late).fit(data).save(tmp_path)
+    is_late = [
+        None not in (at, day) and at > day
+        for at, day in zip(NAIVE, DATES.cast(pl.Datetime("us")), strict=True)
+    ]
+    wanted = [n for n, each in enumerate(is_late) if each]
+    assert 0 < len(wanted) < len(data)
+    assert Workflow.load(tmp_path).transform(data).collect()["n"].to_list() == wanted

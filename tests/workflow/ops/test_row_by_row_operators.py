@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from datetime import date
 
 import numpy as np
@@ -74,10 +75,12 @@ def test_median_of_integers_is_the_same_in_training_and_when_served(tmp_path):
     assert Workflow.load(tmp_path).transform(data).collect().equals(frame)
 
 
-def test_median_of_times_is_a_time():
-    days = [date(2025, 1, 1), date(2025, 1, 2), None]
-    workflow = Workflow(["on"] >> ops.FillMedian() >> ops.DatePart(["day"])).fit({"on": days})
-    assert workflow.transform({"on": days}).collect()["on_day"].to_list() == [1, 2, 1]
+@pytest.mark.parametrize("months", [[1, 3], [12, 1, 3, 5], [2, 12, 6]])
+def test_median_of_times_is_one_of_them(months):
+    rows = {"on": [*(date(2025, month, 1) for month in months), None]}
+    parts = ["on"] >> ops.FillMedian() >> ops.DatePart(["month", "day", "hour"])
+    filled = Workflow(parts).fit(rows).transform(rows).collect()
+    assert filled.rows() == [(month, 1, 0) for month in [*months, statistics.median_low(months)]]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e9])
@@ -128,10 +131,10 @@ def test_boundaries_from_a_function_are_saved_as_numbers(tmp_path):
     assert Workflow.load(tmp_path).transform(data).collect().rows() == [(0, 1), (1, 3)]
 
 
-@pytest.mark.parametrize("boundaries", [[3, 1], [1, 1], {"x": [1, 0]}])
+@pytest.mark.parametrize("boundaries", [[3, 1], [1, 1], {"x": [1, 0]}, lambda _: [3, 1]])
 def test_boundaries_that_do_not_ascend_are_refused(boundaries):
     with pytest.raises(WorkflowError, match="ascending finite numbers"):
-        ops.Bucketize(boundaries)
+        made(ops.Bucketize(boundaries), {"x": [1]})
 
 
 def test_missing_boundaries_are_named():

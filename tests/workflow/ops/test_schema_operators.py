@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import numpy as np
@@ -191,6 +192,13 @@ def test_statistics_are_those_of_the_columns(tmp_path):
     assert [found[name].dtype for name in found] == ["int64", "float64", "string", "float64"]
 
 
+def test_two_values_have_a_deviation():
+    rows = {"whole": [1, None, 3], "real": [0.5, None, 3.0], "text": ["a", None, "bcd"]}
+    found = ops.DataStats.read(Workflow([*rows] >> ops.DataStats()).fit(rows))
+    stds = [found[name].std for name in rows]
+    assert stds == pytest.approx([math.sqrt(2), statistics.stdev([0.5, 3.0]), math.sqrt(2)])
+
+
 def test_statistics_of_nothing_are_none():
     workflow = Workflow(["a", "b"] >> ops.DataStats())
     found = ops.DataStats.read(
@@ -277,6 +285,23 @@ def test_table_of_lists_and_of_a_file_are_the_same_as_a_long_one(tmp_path):
     ]
     for workflow in made:
         assert workflow.transform(pairs).collect()["a_b_sim"].to_list() == [6, 9, 0, None]
+
+
+def test_features_without_weights_count_as_often_as_they_are_shared():
+    words = {"id": [1, 2, 3], "words": [["a", "b", "c"], ["b", "c", "c"], ["d"]]}
+    pairs = {"a": [1, 2, 1], "b": [2, 2, 3]}
+    workflow = Workflow([["a", "b"]] >> ops.ColumnSimilarity(words, metric="inner")).fit(pairs)
+    assert workflow.transform(pairs).collect()["a_b_sim"].to_list() == [1 + 2, 1 + 4, 0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_side_may_have_any_number_of_features(turned):
+    many, few = {"id": [1] * 100, "f": list(range(100))}, {"id": [7, 7, 8], "f": [3, 98, 200]}
+    pairs, columns = {"many": [1, 1], "few": [7, 8]}, ["many", "few"]
+    tables = (few, many) if turned else (many, few)
+    similar = ops.ColumnSimilarity(*tables, metric="inner")
+    workflow = Workflow([columns[::-1] if turned else columns] >> similar).fit(pairs)
+    assert workflow.transform(pairs).collect().to_series().to_list() == [2, 0]
 
 
 @pytest.mark.parametrize(

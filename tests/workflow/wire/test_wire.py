@@ -144,6 +144,23 @@ def test_row_lengths_that_do_not_add_up_are_refused(lengths):
         decode(WireColumn("c", "int64", "flat"), tensors)
 
 
+@pytest.mark.parametrize("layout", ["padded", "fixed"])
+def test_rows_of_a_matrix_arrive_without_their_padding(layout):
+    column = WireColumn("x", "int64", layout, width=3 if layout == "fixed" else None)
+    lengths = {} if layout == "fixed" else {"x__nnzs": np.array([[2], [0], [3]])}
+    made = decode(column, {"x": np.array([[7, 8, 0], [0, 0, 0], [1, 2, 3]]), **lengths})
+    whole = layout == "fixed"
+    assert made.array.tolist() == [7, 8, *[0] * 4 * whole, 1, 2, 3]
+    assert made.lengths.tolist() == ([3, 3, 3] if whole else [2, 0, 3])
+
+
+@pytest.mark.parametrize("lengths", [[[2], [4]], [[-1], [2]], [[2]], [[1], [1], [1]]])
+def test_row_lengths_that_do_not_fit_into_padded_rows_are_refused(lengths):
+    tensors = {"x": np.zeros((2, 3), np.int64), "x__nnzs": np.array(lengths)}
+    with pytest.raises(SchemaError, match="row lengths of 'x' do not fit into its rows"):
+        decode(WireColumn("x", "int64", "padded"), tensors)
+
+
 def test_unsigned_lengths_cannot_wrap_round():
     tensors = {"c__values": np.zeros((1, 1)), "c__nnzs": np.array([[2**64 - 1], [2]], np.uint64)}
     with pytest.raises(SchemaError, match="do not add up"):
