@@ -148,8 +148,8 @@ def _unneeded(repository: Path, name: str, keep: int) -> list[Path]:
             paths.append(repository / step if is_last else repository / step / str(version))
         paths.append(repository / name / str(version))
     requests = {file for version in kept for file in manifests[version].warm_up.get(name, ())}
-    warm_up = (repository / name / WARM_UP).glob("*")
-    paths += [path for path in warm_up if path.name not in requests]
+    warm_up = repository / name / WARM_UP
+    paths += [p for p in warm_up.glob("*") if p.name not in requests] if requests else [warm_up]
     return [path for path in dict.fromkeys(paths) if path.exists()]
 
 

@@ -153,6 +153,8 @@ def test_columns_of_different_lengths_are_refused():
         (pl.LazyFrame({"a": [1]}), r"LazyFrame\. Call \.collect\(\) first"),
         (pl.Series("a", [1]), r"Series\. Pass series\.to_frame"),
         ([{"a": 1}], r"list\. Make a frame of rows: polars\.DataFrame\(rows\)"),
+        (pd.Series([1]), r"Series\. A row is a frame, frame\.iloc\[\[0\]\]"),
+        (pd.DataFrame({"a": [1], "b": ["x"]}).iloc[0], r"Series\. A row is a frame"),
         (pa.table({"a": [1]}), r"Table\. Pass polars\.DataFrame\(data\)"),
         ("rows.parquet", r"str\. Read the file: polars\.read_parquet\(path\)"),
         (None, "None"),
