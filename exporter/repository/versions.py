@@ -62,7 +62,7 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         if version not in known:
             raise ExportError(
                 f"Expected a version of {name} to go back to, of {known}. Received: "
-                f"{'none before ' + str(current) if version is None else version}. "
+                f"{f'none before {current}' if version is None else f'{version}, which is not there'}. "
                 "To keep more of them, export with --option keep_versions=5, in Python with "
                 "ServingOptions(keep_versions=5)."
             )

@@ -88,6 +88,9 @@ def test_two_versions_are_kept_and_older_ones_are_removed_with_their_steps(
         assert verify(repository, "movies", version)
     with pytest.raises(ExportError, match="Expected the manifest"):
         verify(repository, "movies", 1)
+    assert rollback(repository, "movies") == 2
+    with pytest.raises(ExportError, match=r"of \[2\]\. Received: 1, which is not there"):
+        rollback(repository, "movies")
 
 
 def test_all_versions_can_be_kept_or_one(export, tmp_path):
