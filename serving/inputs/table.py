@@ -99,11 +99,13 @@ def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
     have = frozenset(names)
     missing = [column.name for column in expected if not _has(have, column)]
     if missing:
+        is_indexed = is_pandas(data) and any(name in data.index.names for name in missing)
         raise ColumnError(
             "INVALID_INPUT",
             f"Expected the columns {', '.join(column.name for column in expected)}. "
             f"Received: {', '.join(map(str, names)) or 'none'}. "
-            f"Missing: {', '.join(missing)}.{rename_advice(missing, names)}",
+            f"Missing: {', '.join(missing)}.{rename_advice(missing, names)}"
+            f"{' The frame has it as its index: pass frame.reset_index().' if is_indexed else ''}",
         )
 
 

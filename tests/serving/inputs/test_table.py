@@ -141,6 +141,13 @@ def test_missing_columns_are_named_and_others_left_out(make):
     )
 
 
+def test_a_column_that_is_the_index_of_a_pandas_frame_is_named():
+    frame = pd.DataFrame({"userId": [1], "genres": [["a"]]}).set_index("userId")
+    with pytest.raises(ClientError, match=r"Missing: userId\..*index: pass frame\.reset_index"):
+        to_columns(COLUMNS, frame)
+    assert to_columns(COLUMNS, frame.reset_index())["userId"].rows == 1
+
+
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ClientError, match="Received: userId 2, genres 1"):
         to_columns(COLUMNS, {"userId": [1, 2], "genres": [["a"]]})

@@ -84,6 +84,8 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         ([[]], r"path of a parquet file. Received: \[\]"),
         (b"x", "Received: b'x'"),
         ([3], "path of a parquet file. Received: 3"),
+        ([pd.DataFrame({"a": [1]})] * 2, r"Make one of several: .*pandas\.concat\(frames\)"),
+        ([pl.LazyFrame({"a": [1]})] * 2, r"Make one of several: polars\.concat\(frames\)"),
         (pd.Series([1]), r"Received: 0    1.*A row is a frame, frame\.iloc\[\[0\]\]"),
         (pd.DataFrame({"a": [1], "b": ["x"]}).iloc[0], r"and so is a column, frame\[\[\"userId"),
         (pl.Series("a", [1]), r"Pass series\.to_frame\(\)"),
