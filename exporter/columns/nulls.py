@@ -21,7 +21,8 @@ def settle_nulls(program: Program) -> Program:
     if open_:
         raise ExportError(
             f"Column {', '.join(map(repr, open_))} can be null, and a network takes no null. "
-            "Put FillMissing or Categorify after the operator that makes it null."
+            "Put FillMissing or Categorify after the operator that makes it null; for trees, which take NaN, "
+            'LambdaOp(lambda c: c.fill_null(float("nan"))).'
         )
     causes = _causes(never.steps)
     reaching = {name for _, step in never.outputs for name in causes[step]}

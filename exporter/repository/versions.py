@@ -62,7 +62,7 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         if version not in known:
             raise ExportError(
                 f"Expected a version of {name} to go back to, of {known}. Received: "
-                f"{'none before ' + str(current) if version is None else version}. "
+                f"{f'none before {current}' if version is None else f'{version}, which is not there'}. "
                 "To keep more of them, export with --option keep_versions=5, in Python with "
                 "ServingOptions(keep_versions=5)."
             )
@@ -148,8 +148,8 @@ def _unneeded(repository: Path, name: str, keep: int) -> list[Path]:
             paths.append(repository / step if is_last else repository / step / str(version))
         paths.append(repository / name / str(version))
     requests = {file for version in kept for file in manifests[version].warm_up.get(name, ())}
-    warm_up = (repository / name / WARM_UP).glob("*")
-    paths += [path for path in warm_up if path.name not in requests]
+    warm_up = repository / name / WARM_UP
+    paths += [p for p in warm_up.glob("*") if p.name not in requests] if requests else [warm_up]
     return [path for path in dict.fromkeys(paths) if path.exists()]
 
 

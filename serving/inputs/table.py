@@ -31,10 +31,10 @@ _ADVICE: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )
 
 
-def is_pandas(data: Any) -> bool:
-    """Whether data is a pandas frame; does not import pandas."""
+def is_pandas(data: Any, kind: str = "DataFrame") -> bool:
+    """Whether data is a pandas frame, or another kind of pandas; does not import pandas."""
     pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(data, pandas.DataFrame)
+    return pandas is not None and isinstance(data, getattr(pandas, kind))
 
 
 def to_columns(expected: Iterable[WireColumn], data: Any) -> dict[str, Column]:
@@ -78,6 +78,8 @@ def expect_table(data: Any) -> None:
     """
     if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
         advice = next((text for kind, text in _ADVICE if isinstance(data, kind)), "")
+        if is_pandas(data, "Series"):
+            advice = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
         if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
             advice = advice or " Pass polars.DataFrame(data)."
         raise ColumnError(
@@ -97,11 +99,13 @@ def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
     have = frozenset(names)
     missing = [column.name for column in expected if not _has(have, column)]
     if missing:
+        is_indexed = is_pandas(data) and any(name in data.index.names for name in missing)
         raise ColumnError(
             "INVALID_INPUT",
             f"Expected the columns {', '.join(column.name for column in expected)}. "
             f"Received: {', '.join(map(str, names)) or 'none'}. "
-            f"Missing: {', '.join(missing)}.{rename_advice(missing, names)}",
+            f"Missing: {', '.join(missing)}.{rename_advice(missing, names)}"
+            f"{' The frame has it as its index: pass frame.reset_index().' if is_indexed else ''}",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from serving.watch.metrics import Scrape, model_of
-from triton_models.preprocess.input_metrics import COUNTERS, GAUGES
+from triton_models.preprocess.input_metrics import ALIVE, COUNTERS, GAUGES
 from workflow.schema.own_names import OwnNames
 
 # A share may differ from the training by this much, and a mean length by this part of it.
@@ -45,7 +45,7 @@ class Skew(metaclass=OwnNames):
 
 
 def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
-    r"""The figures of all columns.
+    r"""The figures of all columns, ordered by model and column, without versions that are unloaded.
 
     Args:
         now: the metrics.
@@ -62,10 +62,19 @@ def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
     found = []
     if before is not None:
         before = without(before, restarted(now, before))
-    for sample in now.find(COUNTERS["values"][0]):
-        column = _Column(dict(sample.labels), now, before)
-        found += [skew for skew in column.skews() if skew is not None]
+    samples, gone = now.find(COUNTERS["values"][0]), _unloaded(now)
+    for sample in sorted(samples, key=lambda own: (model_of(own.labels), own.labels["column"])):
+        if model_of(sample.labels) not in gone:
+            column = _Column(dict(sample.labels), now, before)
+            found += [skew for skew in column.skews() if skew is not None]
     return found
+
+
+def _unloaded(now: Scrape) -> set[str]:
+    """The models whose steps have all ended; the server keeps their metrics, as after a rollback."""
+    steps = now.find(ALIVE)
+    loaded = {model_of(step.labels) for step in steps if not math.isnan(step.value)}
+    return {model_of(step.labels) for step in steps} - loaded
 
 
 def restarted(now: Scrape, before: Scrape) -> set[str]:

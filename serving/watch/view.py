@@ -48,7 +48,7 @@ class View:
         unit = "/s" if self.before else ""
         titles = (f"requests{unit}", f"failed{unit}", "p50 ms", "p99 ms", "queue p99", "waiting")
         table = _table(("model",), titles)
-        for sample in self.now.find(SUCCESS):
+        for sample in sorted(self.now.find(SUCCESS), key=lambda own: model_of(own.labels)):
             model = dict(sample.labels)
             if self.now.is_silent(model):
                 continue

@@ -16,6 +16,7 @@ from training.layers.records_fits import fits_of_model
 from training.network.named_inputs import expect_single, name_inputs
 from training.network.network import Columns
 from training.network.servable import call_on_cpu, is_half, traced, weight_bytes
+from training.retrieval.softmax import LogProbability
 from training.saved_model import network_function, network_state
 from training.table_sizes import tables_of
 from workflow.schema.column import Array
@@ -27,12 +28,19 @@ class KerasNetwork:
 
     Raises:
         TrainingError: its inputs or outputs cannot be served under names, its outputs differ from
-            its declaration, or it needs this process's Python code.
+            its declaration, it needs this process's Python code, or its output is of use in
+            training alone.
     """
 
     in_tensorflow = True
 
     def __init__(self, model: keras.Model, columns: Mapping[str, Any]) -> None:
+        if any(isinstance(layer, LogProbability) for layer in getattr(model, "layers", ())):
+            raise TrainingError(
+                "Expected a model whose output is of use to clients. Received: two towers with a softmax, "
+                "whose output compares the items of a batch in training. Export the query's tower, "
+                'training.retrieval.tower(model, "query"), alone or in exporter.NearestItems.'
+            )
         self.model = model
         inputs = getattr(model, "inputs", None) or ()
         names = name_inputs([t.name for t in inputs], expect_single(columns))

@@ -126,6 +126,10 @@ def _no_table(data: Any) -> WorkflowError:
         remedy = " Give its columns names: {'userId': data[:, 0]}."
         if data.dtype.names:
             remedy = " Give its fields as columns: {name: data[name] for name in data.dtype.names}."
+    elif isinstance(data, pl.Series):
+        remedy = " Pass series.to_frame()."
+    elif (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.Series):
+        remedy = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
     return WorkflowError(
         "Expected paths of parquet, CSV or TSV, a Polars or pandas frame, an Arrow table or stream, or a dict of "
         f"columns. Received: {received}.{remedy}"

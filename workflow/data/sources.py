@@ -313,7 +313,15 @@ def parquet_files(paths: Any, objects: Objects | None = None) -> list[DataFile]:
             for file in files
         ]
     if not isinstance(paths, str | os.PathLike):
-        raise WorkflowError(f"Expected the path of a parquet file. Received: {paths!r:.200}.")
+        is_frame = isinstance(paths, pl.LazyFrame) or hasattr(paths, "__arrow_c_stream__")
+        advice = (
+            " Make one of several: polars.concat(frames), pandas.concat(frames)."
+            if is_frame
+            else ""
+        )
+        raise WorkflowError(
+            f"Expected the path of a parquet file. Received: {paths!r:.200}.{advice}"
+        )
     return data_files(paths, objects)
 
 

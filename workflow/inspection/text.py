@@ -79,7 +79,7 @@ def details(column: ColumnInspection) -> list[str]:
     found = []
     if column.lengths:
         least, middle, most = (column.lengths[n] for n in (0, 50, 100))
-        found.append(f"lists of {least} to {most} values, median {middle}")
+        found.append(f"lists of {least} to {most} values, median length {middle}")
     counts = {"null elements": column.null_elements, "NaN": column.nans}
     counts["infinite"] = column.infinities
     found += [f"{count:,} {name}" for name, count in counts.items() if count]

@@ -325,7 +325,8 @@ def _encode_nulls(column: WireColumn, values: Array, valid: Array | None) -> Arr
         real = values if valid is None else values[valid]
         if (real == code).any():
             raise SchemaError(
-                f"Column {column.name!r} holds {code!r}, which is the null code in {column.dtype}."
+                f"Column {column.name!r} holds {code!r}, which is the null code in {column.dtype}. "
+                "If it means null, send null; else fit the workflow to a wider type."
             )
     if valid is None or valid.all():
         return values

@@ -29,6 +29,7 @@ from exporter import (
 from exporter.command_line.app import make_app
 from exporter.plan.config_pbtxt import read_config
 from serving import ClientError, EnsembleClient, TritonServer, check_parity
+from training import models, retrieval
 from training.models.two_tower import UnitVector
 
 ITEMS, K = 300, 5
@@ -62,6 +63,26 @@ def test_the_items_own_tower_is_refused(workflow, files, tmp_path):
         export_ensemble(
             NearestItems(items, files["integers"], K), workflow, "shop", tmp_path, ["bought"]
         )
+
+
+@pytest.mark.parametrize("kept", ["in memory", "in a file"])
+def test_both_towers_with_their_softmax_are_refused(kept, workflow, files, tmp_path):
+    """Its answer to a row alone is a probability of 1, whatever the row."""
+    sizes = {"user": (10, WIDTH)}, {"tags": (10, WIDTH)}
+    both = models.two_tower(
+        sizes,
+        query=["tags"],
+        candidate=["user"],
+        hidden=(),
+        softmax=retrieval.InBatchSoftmax("user"),
+    )
+    if kept == "in a file":
+        both.save(tmp_path / "both.keras")
+    for network in (both, NearestItems(both, files["integers"], K)):
+        given = tmp_path / "both.keras" if kept == "in a file" and network is both else network
+        with pytest.raises(ExportError, match=r"two towers with a softmax.*tower\(model, \"query"):
+            export_ensemble(given, workflow, "shop", tmp_path / "models")
+    assert not (tmp_path / "models").exists()
 
 
 def best(workflow, tower, file, k):

@@ -88,6 +88,9 @@ def test_two_versions_are_kept_and_older_ones_are_removed_with_their_steps(
         assert verify(repository, "movies", version)
     with pytest.raises(ExportError, match="Expected the manifest"):
         verify(repository, "movies", 1)
+    assert rollback(repository, "movies") == 2
+    with pytest.raises(ExportError, match=r"of \[2\]\. Received: 1, which is not there"):
+        rollback(repository, "movies")
 
 
 def test_all_versions_can_be_kept_or_one(export, tmp_path):
@@ -124,6 +127,26 @@ def test_rollback_makes_the_repository_what_it_was(runtime, export, tmp_path):
         match=r"to go back to, of \[1\]\. Received: none before 1.*--option keep_versions=5",
     ):
         rollback(repository, "movies")
+
+
+@pytest.mark.parametrize("back", [True, False], ids=["rollback", "later versions"])
+def test_a_fused_version_that_is_removed_leaves_nothing(back, export, tmp_path):
+    """Its requests for the warm-up lie beside the versions, where an ensemble has none."""
+    repository = tmp_path / "models"
+    ensemble, fused = (ServingOptions(runtime=runtime) for runtime in ("tensorflow", "fused_onnx"))
+    if back:
+        export(version=1, serving=ensemble)
+    before = tree(tmp_path)
+    export(version=2, serving=fused)
+    assert (repository / "movies" / "warmup").is_dir()
+    if back:
+        assert rollback(repository, "movies") == 1
+        assert tree(tmp_path) == before
+    else:
+        for version in (3, 4):
+            export(version=version, serving=ensemble)
+    assert verify(repository, "movies")
+    assert not export(version=None, serving=ensemble).published
 
 
 def test_rollback_refuses_a_version_that_is_damaged(export, tmp_path):

@@ -141,6 +141,13 @@ def test_missing_columns_are_named_and_others_left_out(make):
     )
 
 
+def test_a_column_that_is_the_index_of_a_pandas_frame_is_named():
+    frame = pd.DataFrame({"userId": [1], "genres": [["a"]]}).set_index("userId")
+    with pytest.raises(ClientError, match=r"Missing: userId\..*index: pass frame\.reset_index"):
+        to_columns(COLUMNS, frame)
+    assert to_columns(COLUMNS, frame.reset_index())["userId"].rows == 1
+
+
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ClientError, match="Received: userId 2, genres 1"):
         to_columns(COLUMNS, {"userId": [1, 2], "genres": [["a"]]})
@@ -153,6 +160,8 @@ def test_columns_of_different_lengths_are_refused():
         (pl.LazyFrame({"a": [1]}), r"LazyFrame\. Call \.collect\(\) first"),
         (pl.Series("a", [1]), r"Series\. Pass series\.to_frame"),
         ([{"a": 1}], r"list\. Make a frame of rows: polars\.DataFrame\(rows\)"),
+        (pd.Series([1]), r"Series\. A row is a frame, frame\.iloc\[\[0\]\]"),
+        (pd.DataFrame({"a": [1], "b": ["x"]}).iloc[0], r"Series\. A row is a frame"),
         (pa.table({"a": [1]}), r"Table\. Pass polars\.DataFrame\(data\)"),
         ("rows.parquet", r"str\. Read the file: polars\.read_parquet\(path\)"),
         (None, "None"),

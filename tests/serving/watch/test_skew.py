@@ -177,6 +177,24 @@ def test_a_look_marks_what_deviates_and_fails(monitor):
     assert line.split()[:4] == ["shop", "client", "price", "nulls"]
 
 
+def test_a_version_that_is_unloaded_is_left_out_and_the_others_are_in_order():
+    """Triton keeps the metrics of a version that was taken back, with the rows that deviated."""
+    lines = []
+    for version, seen in (("4", ["nan", "nan"]), ("3", ["1.0", "nan"]), ("2", [])):
+        model = f'model="shop",version="{version}"'
+        lines += [
+            f'nvt_step_alive_timestamp_seconds{{{model},step="shop_{n}"}} {time}'
+            for n, time in enumerate(seen)
+        ]
+        for column in ("user", "age"):
+            labels = f'{{{model},column="{column}"}}'
+            lines.append(f"nvt_input_values_total{labels} 0")
+            lines.append(f"nvt_input_nulls_total{labels} 1000")
+            lines.append(f"nvt_training_null_ratio{labels} 0")
+    found = [(s.model, s.column) for s in skews(parse("\n".join(lines))) if s.deviates]
+    assert found == [("shop 2", "age"), ("shop 2", "user"), ("shop 3", "age"), ("shop 3", "user")]
+
+
 def test_servers_of_one_model_have_figures_of_their_own(workflow):
     """Two servers behind one address name their metrics alike; each has had other rows."""
     sent = {"good": rows(3_000, 2), "bad": rows(500, 3, nulls=0.5)}

@@ -84,7 +84,11 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         ([[]], r"path of a parquet file. Received: \[\]"),
         (b"x", "Received: b'x'"),
         ([3], "path of a parquet file. Received: 3"),
-        (pd.Series([1]), "a Polars or pandas frame, an Arrow table or stream"),
+        ([pd.DataFrame({"a": [1]})] * 2, r"Make one of several: .*pandas\.concat\(frames\)"),
+        ([pl.LazyFrame({"a": [1]})] * 2, r"Make one of several: polars\.concat\(frames\)"),
+        (pd.Series([1]), r"Received: 0    1.*A row is a frame, frame\.iloc\[\[0\]\]"),
+        (pd.DataFrame({"a": [1], "b": ["x"]}).iloc[0], r"and so is a column, frame\[\[\"userId"),
+        (pl.Series("a", [1]), r"Pass series\.to_frame\(\)"),
         ({"a": [1], "b": [1, 2]}, "make no table"),
         (
             {"a": [1, "b"]},
@@ -103,7 +107,7 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
     ],
 )
 def test_what_is_no_table_is_refused(data, message):
-    with pytest.raises(WorkflowError, match=message):
+    with pytest.raises(WorkflowError, match=f"(?s){message}"):
         as_lazy_frame(data)
 
 

@@ -121,6 +121,11 @@ def test_lists_texts_times_and_booleans(inspection, rows):
     assert inspection["wide"].maximum == 2**64 - 1
 
 
+def test_the_middle_of_lengths_and_of_values_are_told_apart():
+    text = " ".join(str(inspect_dataset({"paid": [[1.5], [7.5, 2.5, 9.5], [3.5]]})).split())
+    assert "lists of 1 to 3 values, median length 1, median 3.5, 99% up to 9.5" in text
+
+
 @pytest.mark.parametrize("exponent", [0.0, 0.7, 1.5])
 def test_the_exponent_of_zipf_is_that_of_the_source(exponent):
     weights = np.arange(1, 201.0) ** -exponent
