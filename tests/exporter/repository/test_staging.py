@@ -65,6 +65,14 @@ def test_a_file_is_no_repository(export, tmp_path):
     assert (tmp_path / "models").read_text() == "years of work"
 
 
+@pytest.mark.parametrize("place", ["[team]", "back\\slash"])
+def test_a_path_that_tensorflow_takes_for_a_pattern_is_refused(export, tmp_path, place):
+    """It wrote the SavedModel, and found "not a valid checkpoint" there."""
+    with pytest.raises(ExportError, match=r"without brackets and backslashes.*Name another folder"):
+        export(path=tmp_path / place / "models")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_link_that_leads_nowhere_is_no_repository(export, tmp_path):
     (tmp_path / "models").symlink_to(tmp_path / "unmounted")
     with pytest.raises(ExportError, match=r"Received: a link that leads nowhere, .*models\.$"):
