@@ -55,7 +55,7 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
 
 
 def _state(root: Path, name: str) -> tuple[bytes, list[int]]:
-    """What an export and a rollback change: the published config, and the versions."""
+    """The published config and the versions, which exports and rollbacks change."""
     config = root / name / CONFIG
     return config.read_bytes() if config.is_file() else b"", versions_of(root, name)
 

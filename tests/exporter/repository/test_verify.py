@@ -31,16 +31,16 @@ def test_one_changed_byte_of_any_file_is_found(export, tally):
 @pytest.mark.usefixtures("files_only")
 def test_an_export_meanwhile_is_no_damage(export, tmp_path, monkeypatch):
     """It removes an older version, whose files the check then missed."""
-    repository, check = tmp_path / "models", verification._verify_model
+    repository, check = tmp_path / "models", verification.verify_version
     for version in (1, 2):
         export(path=repository, version=version)
 
-    def meanwhile(root, model, version, manifest):
-        if version == 1 and not (repository / "movies" / "3").exists():
+    def meanwhile(*version):
+        if not (repository / "movies" / "3").exists():
             export(path=repository, version=3)
-        check(root, model, version, manifest)
+        check(*version)
 
-    monkeypatch.setattr(verification, "_verify_model", meanwhile)
+    monkeypatch.setattr(verification, "verify_version", meanwhile)
     verify(repository, "movies")
     assert (repository / "movies" / "3").exists()
 

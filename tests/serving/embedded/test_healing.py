@@ -15,7 +15,8 @@ from server_processes import identity_of, processes
 
 from exporter import rollback
 from serving import ClientError, EnsembleClient, TritonServer
-from serving.embedded import process as process_module
+from serving.embedded import server as server_module
+from serving.embedded.installation import find_tritonserver
 from serving.embedded.publication import LiveServer
 
 
@@ -90,15 +91,14 @@ def test_an_error_of_the_system_does_not_end_the_repairs(repository, wait_for, m
     """The thread ended, and the server stayed away without a word."""
     failed = []
 
-    def port(wanted):
+    def find(program):
         if not failed:
-            failed.append(wanted)
+            failed.append(program)
             raise OSError(errno.EMFILE, "Too many open files")
-        return free_port(wanted)
+        return find_tritonserver(program)
 
-    free_port = process_module._port
     with TritonServer(repository, ["network"], heal=True) as server:
-        monkeypatch.setattr(process_module, "_port", port)
+        monkeypatch.setattr(server_module, "find_tritonserver", find)
         (pid,) = [p for p, n in processes(identity_of(server)).items() if n == "tritonserver"]
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: failed and server.is_ready(), seconds=90)
