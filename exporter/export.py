@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType
@@ -253,6 +254,8 @@ def _export(
         runtime=_runtime(taken, given),
         max_rows=_most_rows(taken, given),
     )
+    if RUNTIMES[options.runtime].in_tensorflow:
+        _expect_literal(repository.resolve())
     plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
     if not options.other_fit:
         expect_same_fit(taken, workflow)
@@ -289,6 +292,17 @@ def _export(
             collect(repository, name, options.keep_versions)
     published = same is None
     return _report(repository, plan, generation, proof, spare, recall, published=published)
+
+
+def _expect_literal(repository: Path) -> None:
+    """Refuse a path that TensorFlow, which takes it for a pattern, does not find again."""
+    path = str(repository)
+    if "\\" in path or not fnmatchcase(path, path):
+        raise ExportError(
+            "Expected a model repository in a path without brackets and backslashes, which TensorFlow takes "
+            f"for a pattern when it loads a SavedModel. Received: {path}. Name another folder, or export "
+            'with runtime="onnx" or "fused_onnx".'
+        )
 
 
 def _recall(network: Network, plan: Plan, answers: OfflineAnswers) -> dict[str, float]:

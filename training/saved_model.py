@@ -31,6 +31,7 @@ from workflow.files.durable import (
     partial_of,
     partials_of,
     removed_if_empty,
+    set_mode,
     sync,
     sync_tree,
 )
@@ -199,7 +200,7 @@ def _staged(path: Path) -> Iterator[Path]:
         try:
             yield staging
             # A server that runs as another user has to read it, whatever the umask.
-            staging.chmod(0o755)
+            set_mode(staging, 0o755)
             _put_into_place(staging, path)
         finally:
             shutil.rmtree(staging, ignore_errors=True)

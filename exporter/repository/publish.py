@@ -12,8 +12,10 @@ the new one, whenever the process is killed.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,12 +26,13 @@ from exporter.errors import ExportError
 from exporter.plan.config_pbtxt import config_text, parse_config, read_config
 from exporter.plan.model_spec import ModelSpec
 from exporter.repository.manifest import config_of
-from exporter.repository.staging import JOURNAL, leftovers, write_errors
+from exporter.repository.staging import JOURNAL, is_left, leftovers, write_errors
 from workflow.files.durable import (
     exclusive,
     missing_folders,
     remove_if_empty,
     replace_file,
+    set_mode,
     sync,
     sync_tree,
 )
@@ -172,7 +175,7 @@ def move(stage: Path, repository: Path, published: str, moves: Sequence[str]) ->
     if (repository / published / CONFIG).exists():
         shutil.copyfile(repository / published / CONFIG, stage / BEFORE)
     for path in stage.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+        set_mode(path, 0o755 if path.is_dir() else 0o644)
     sync_tree(stage)
     # In advance, since the disk may be full later; last, since it tells that all else is on the disk.
     replace_file(stage / JOURNAL, json.dumps(list(moves)).encode())
@@ -181,7 +184,7 @@ def move(stage: Path, repository: Path, published: str, moves: Sequence[str]) ->
         for moved in moves:
             if not (repository / moved).parent.exists():
                 (repository / moved).parent.mkdir()
-                shutil.copymode((stage / moved).parent, (repository / moved).parent)
+                set_mode((repository / moved).parent, 0o755)
             (stage / moved).replace(repository / moved)
             sync((repository / moved).parent)
         (stage / JOURNAL).unlink()
@@ -223,7 +226,7 @@ def changing(repository: Path, name: str) -> Iterator[bool]:
         with exclusive(repository) as alone:
             for path in made:
                 # The server may be another user's, whom this one's umask shuts out.
-                path.chmod(path.stat().st_mode | 0o055)
+                set_mode(path, path.stat().st_mode | 0o055)
             if alone:
                 recover(repository, name)
             yield alone
@@ -234,12 +237,19 @@ def recover(repository: Path, name: str) -> None:
 
     An export that was killed before its config was in place is undone.
     """
-    for stage in leftovers(repository, name):
+    for stage in filter(is_left, leftovers(repository, name)):
         if (stage / JOURNAL).exists() and not _is_after(repository / name / CONFIG, stage):
             _roll_back(stage, repository)
         # First, since the remains of a stage without its journal could look published.
         (stage / JOURNAL).unlink(missing_ok=True)
-        shutil.rmtree(stage)
+        try:
+            shutil.rmtree(stage)
+        except OSError as error:  # such as NFS, where a server has a removed file open
+            if stage.exists():
+                warnings.warn(
+                    f"{stage}, which an earlier change left, could not be removed: {error}. Remove it.",
+                    stacklevel=6,
+                )
 
 
 def _is_after(config: Path, stage: Path) -> bool:
@@ -251,11 +261,11 @@ def _roll_back(stage: Path, repository: Path) -> None:
     """Remove the moved files, in reverse order; can be repeated."""
     for moved in reversed(json.loads((stage / JOURNAL).read_text())):
         path = repository / moved
-        if path.name == CONFIG and (stage / BEFORE).exists():
+        if (stage / moved).exists():
+            pass  # not moved
+        elif path.name == CONFIG and (stage / BEFORE).exists():
             (stage / BEFORE).replace(path)
-        elif path.name == CONFIG and path.exists() and not _is_after(path, stage):
-            pass  # restored already
-        elif path.exists() and not (stage / moved).exists():
+        elif path.exists() and (path.name != CONFIG or _is_after(path, stage)):
             remove(path, stage)
         if path.parent.name == WARM_UP:
             remove_if_empty(path.parent)
@@ -266,7 +276,13 @@ def _roll_back(stage: Path, repository: Path) -> None:
 
 def remove(path: Path, stage: Path) -> None:
     """Remove a file or folder of a repository by one rename, so that readers never see a part."""
-    path.replace(stage / f".removed-{len(list(stage.glob('.removed-*')))}")
+    try:
+        path.replace(stage / f".removed-{len(list(stage.glob('.removed-*')))}")
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # In a container, a folder of its image: that can be removed, and not renamed.
+        shutil.rmtree(path)
 
 
 def compatible_versions(repository: Path, model: ModelSpec) -> list[int]:

@@ -9,13 +9,16 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from exporter.errors import ExportError
+from workflow.files.durable import lock, release
 
-# In a staging folder, the previous state of the repository; its presence means unfinished work.
+# In a staging folder, the planned moves; its presence means unfinished work.
 JOURNAL = ".journal.json"
+# In a staging folder, a file that is locked while its export runs.
+_RUNNING = ".running"
 
 
 @contextmanager
@@ -45,10 +48,32 @@ def staging(repository: Path, name: str) -> Iterator[Path]:
     """
     folder = _beside(repository, name) or _make(repository.resolve(), repository, name)
     try:
-        yield folder
+        with _running(folder, os.O_RDWR | os.O_CREAT):
+            yield folder
     finally:
         if not (folder / JOURNAL).exists():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _running(stage: Path, flags: int = os.O_RDWR) -> Iterator[None]:
+    """Lock a file of a staging folder, after the export that prepares it.
+
+    On NFS the lock of the repository does not exclude an export of another machine, and that of a file does.
+    """
+    descriptor = os.open(stage / _RUNNING, flags, 0o600)
+    try:
+        lock(descriptor, wait=True)
+        yield
+    finally:
+        release(descriptor)
+
+
+def is_left(stage: Path) -> bool:
+    """Wait until no export prepares a staging folder; whether it is still there."""
+    with suppress(FileNotFoundError), _running(stage):
+        pass
+    return stage.exists()
 
 
 def leftovers(repository: Path, name: str) -> list[Path]:
@@ -80,11 +105,12 @@ def _make(parent: Path, repository: Path, name: str) -> Path:
 
 
 def _beside(repository: Path, name: str) -> Path | None:
-    """A folder beside the repository, or None if files cannot be renamed from there."""
+    """A folder beside the repository, or None if none can be made, or files cannot be renamed from there."""
     root = repository.resolve()
-    if not os.access(root.parent, os.W_OK | os.X_OK):
+    try:
+        folder = _make(root.parent, repository, name)
+    except OSError:  # such as another disk, which is full, or read-only
         return None
-    folder = _make(root.parent, repository, name)
     try:
         # For a file that does not exist: Linux compares the mounts before it looks for the file.
         (folder / "probe").rename(root / folder.name)

@@ -26,6 +26,8 @@ from workflow.wire.integrity import MANIFEST
 def verify(repository: str | os.PathLike[str], name: str, version: int | None = None) -> str:
     """Check every file of an ensemble and its steps against the exports' manifests.
 
+    If an export or a rollback changes the repository meanwhile, the check begins again.
+
     Args:
         repository: the model repository.
         name: the ensemble, or the fused model.
@@ -43,6 +45,22 @@ def verify(repository: str | os.PathLike[str], name: str, version: int | None = 
         '5f1d0c8ab6c3e7a2'
     """
     root = Path(repository)
+    while True:
+        state = _state(root, name)
+        try:
+            return _verify(root, name, version)
+        except (ExportError, OSError):
+            if _state(root, name) == state:
+                raise
+
+
+def _state(root: Path, name: str) -> tuple[bytes, list[int]]:
+    """The published config and the versions, which exports and rollbacks change."""
+    config = root / name / CONFIG
+    return config.read_bytes() if config.is_file() else b"", versions_of(root, name)
+
+
+def _verify(root: Path, name: str, version: int | None) -> str:
     published = expect_published(root, name)
     version = published if version is None else version
     manifests = {v: read_manifest(root, name, v) for v in {*versions_of(root, name), version}}

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving.embedded.process import ServerProcess
-from serving.errors import ServerError
 from triton_models.healthcheck import ProbeError, steps_of
 
 # Seconds between two checks, and for each of the up to two waits of a check: in 9 seconds a model
@@ -75,7 +74,7 @@ class Healer:
             try:
                 self._heal()
                 pause = INTERVAL
-            except (ServerError, ProbeError) as error:
+            except Exception as error:  # noqa: BLE001 - such as no free file descriptor: it is tried again
                 if not self._ended.is_set():
                     _LOG.error("The server could not be repaired yet: %s", error)
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any, NamedTuple
 
 from google.protobuf import json_format, text_format
@@ -28,7 +29,7 @@ from serving.errors import ServerError
 from serving.seconds import expect_seconds
 from triton_models.healthcheck import ProbeError
 from workflow.expressions.program.safetensors_file import FormatError
-from workflow.files.durable import exclusive, file_hash
+from workflow.files.durable import exclusive, file_hash, set_mode
 from workflow.files.repository import CONFIG, WARM_UP, expect_repository
 from workflow.files.sealed import unsealed
 from workflow.wire.integrity import MANIFEST, IntegrityError, expect_exported
@@ -198,7 +199,7 @@ class LiveServer:
         (folder / CONFIG).write_text(text_format.MessageToString(config), encoding="utf-8")
         # The server may be another user's, whom this one's umask shuts out.
         for entry in (".", CONFIG):
-            shutil.copymode(source / entry, folder / entry)
+            set_mode(folder / entry, S_IMODE((source / entry).stat().st_mode))
         self.administration.load(name, self.seconds)
 
     def _switch(

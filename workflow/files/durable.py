@@ -9,22 +9,41 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
 PARTIAL = ".partial"
-# Errors of file systems without such locks; NFS locks files, but not folders.
-_NO_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+# Errors of file systems that lack what is asked for.
+_LACKING = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+_NO_LOCKS = {errno.EBADF, errno.ENOLCK, *_LACKING}
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or the names in a folder, are on the disk."""
+    """Wait until a file's content, or the names in a folder, are on the disk.
+
+    A file system that cannot do so for folders, as one that a virtual machine shares, is not waited for.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _LACKING or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)
+
+
+def set_mode(path: Path, mode: int) -> None:
+    """Set the permissions of a new file or folder, where the file system has any.
+
+    Others refuse it, such as a Windows drive in WSL, and give all files the same ones.
+    """
+    try:
+        path.chmod(mode)
+    except OSError as error:
+        if error.errno not in {errno.EPERM, *_LACKING}:
+            raise
 
 
 def missing_folders(folder: Path) -> list[Path]:
@@ -95,7 +114,7 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     """A path to write a file to, which one rename puts into place when the block ends.
 
     If the process is killed, the path holds the old or the new content; after an error the old one.
-    Devices and pipes, such as /dev/stdout, are written themselves.
+    Devices and pipes, such as /dev/stdout, are written themselves, and so is the file that a link leads to.
 
     Args:
         path: path of the file to replace, or to make.
@@ -104,6 +123,7 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     if _is_stream(path):
         yield path
         return
+    path = path.resolve()
     partial = path.with_name(partial_of(path).name + suffix)
     try:
         yield partial
@@ -128,7 +148,9 @@ def file_hash(path: Path) -> str:
 
 
 def lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock an open file or folder until it is closed or the process ends in any way.
+    """Lock an open file or folder until `release`, or until the process ends in any way.
+
+    On NFS the lock of a folder, and of a file that is open for reading alone, concerns one machine.
 
     Args:
         descriptor: descriptor of the file or folder.
@@ -147,6 +169,16 @@ def lock(descriptor: int, *, wait: bool) -> bool:
             return False
         raise
     return True
+
+
+def release(descriptor: int) -> None:
+    """Close a file or folder that may be locked.
+
+    A process that was forked meanwhile has the descriptor too, and would keep the lock as long as it lives.
+    """
+    with suppress(OSError):  # without locks
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def is_open_as(descriptor: int, path: Path) -> bool:
@@ -169,12 +201,12 @@ def exclusive(folder: Path) -> Iterator[bool]:
             descriptor, locked = _open_locked(folder)
             # The other process may have removed an empty folder of its own while this one waited.
             while not is_open_as(descriptor, folder):
-                os.close(descriptor)
+                release(descriptor)
                 descriptor, locked = _open_locked(folder)
             yield locked
     finally:
         if descriptor is not None:
-            os.close(descriptor)
+            release(descriptor)
 
 
 def _open_locked(folder: Path) -> tuple[int, bool]:

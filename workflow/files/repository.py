@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from shlex import quote
 
 CONFIG = "config.pbtxt"
 # Triton's folder for the requests of a config's warm-up.
 WARM_UP = "warmup"
+# A URL, as pathlib changes it, which may have put the current folder before it.
+_STORE = re.compile("(?:^|/)(s3|gs|az|abfss?):/+(.*)")
 
 
 def expect_repository(repository: Path, error: type[Exception]) -> None:
@@ -17,6 +21,12 @@ def expect_repository(repository: Path, error: type[Exception]) -> None:
         error: the error to raise, which is the caller's own.
     """
     if not repository.is_dir():
+        if store := _STORE.search(str(repository)):
+            url = f"{store[1]}://{store[2]}"
+            raise error(
+                f"Expected a model repository in a folder. Received: {url}, in an object store. Copy it "
+                f"first, as with `aws s3 sync {quote(url)} models`, and name the copy."
+            )
         received = (
             f"the file {repository}" if repository.exists() else f"{repository}, no such folder"
         )

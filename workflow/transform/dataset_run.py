@@ -28,6 +28,7 @@ from workflow.files.durable import (
     make_folder,
     removed_if_empty,
     replace_file,
+    set_mode,
     sync,
 )
 from workflow.files.write_errors import write_errors
@@ -178,7 +179,7 @@ def _make_scratch(folder: Path, marker: Path) -> Path:
     scratch.mkdir()
     # With the folder's permissions, since workers may run as other users.
     for path in (marker, scratch):
-        path.chmod(stat.S_IMODE(folder.stat().st_mode))
+        set_mode(path, stat.S_IMODE(folder.stat().st_mode))
     return scratch
 
 

@@ -14,8 +14,10 @@ from small_export import make_workflow, rows, tree
 
 from exporter import ExportError, ServingOptions, rollback, verify
 from exporter.plan.config_pbtxt import parse_config
+from exporter.repository import publish
 from exporter.repository.versions import recover_repository
 from workflow import Workflow, ops
+from workflow.files.durable import sync_tree
 
 MODELS = ("movies_nvt", "movies_tf", "movies")
 
@@ -345,6 +347,30 @@ def test_without_locks_nothing_of_another_export_is_removed(export, tmp_path, mo
     monkeypatch.undo()
     assert recover_repository(repository, "movies") == 2
     assert not running.exists()
+
+
+@pytest.mark.usefixtures("files_only")
+def test_without_locks_the_second_of_two_exports_leaves_the_first_one_published(
+    export, tmp_path, monkeypatch
+):
+    """It had read the config from before, and put that back when it found the version taken."""
+    repository = tmp_path / "models"
+    export(path=repository)
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def meanwhile(stage):
+        monkeypatch.setattr(publish, "sync_tree", sync_tree)
+        export(path=repository, version=2)
+        sync_tree(stage)
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(publish, "sync_tree", meanwhile)
+    with pytest.raises(ExportError, match="not empty"):
+        export(path=repository, version=2)
+    assert steps_of(repository) == [("movies_nvt", 2), ("movies_tf", 2)]
+    assert verify(repository, "movies")
 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "fused_onnx"])

@@ -3,7 +3,9 @@
 import pytest
 from small_export import rows
 
-from exporter import ExportError, verify
+from exporter import ExportError, rollback, verify
+from exporter.repository import verify as verification
+from serving import ServerError, TritonServer
 
 
 # Protobuf reads a changed escape in a config, and warns.
@@ -24,6 +26,23 @@ def test_one_changed_byte_of_any_file_is_found(export, tally):
             tally()
         path.write_bytes(content)
     assert verify(report.repository, "movies") == report.generation
+
+
+@pytest.mark.usefixtures("files_only")
+def test_an_export_meanwhile_is_no_damage(export, tmp_path, monkeypatch):
+    """It removes an older version, whose files the check then missed."""
+    repository, check = tmp_path / "models", verification.verify_version
+    for version in (1, 2):
+        export(path=repository, version=version)
+
+    def meanwhile(*version):
+        if not (repository / "movies" / "3").exists():
+            export(path=repository, version=3)
+        check(*version)
+
+    monkeypatch.setattr(verification, "verify_version", meanwhile)
+    verify(repository, "movies")
+    assert (repository / "movies" / "3").exists()
 
 
 def test_every_missing_file_is_found(export):
@@ -102,3 +121,11 @@ def test_what_is_not_there_is_named(export):
         verify(report.repository / "none", "movies")
     with pytest.raises(ExportError, match="to name the version that clients are answered by"):
         verify(report.repository, "movies_tf")
+
+
+@pytest.mark.parametrize("ask", [verify, rollback, lambda url, _: TritonServer(url).start()])
+def test_a_repository_in_an_object_store_is_to_be_copied(ask):
+    """It was no such folder, s3:/shop/models."""
+    copy = "in an object store.*`aws s3 sync s3://shop/models models`, and name the copy"
+    with pytest.raises((ExportError, ServerError), match=f"Received: s3://shop/models, {copy}"):
+        ask("s3://shop/models", "movies")

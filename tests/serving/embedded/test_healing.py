@@ -1,5 +1,6 @@
 """A server that repairs itself: processes of it are killed or stopped, and it answers again."""
 
+import errno
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from server_processes import identity_of, processes
 
 from exporter import rollback
 from serving import ClientError, EnsembleClient, TritonServer
+from serving.embedded import server as server_module
+from serving.embedded.installation import find_tritonserver
 from serving.embedded.publication import LiveServer
 
 
@@ -82,6 +85,23 @@ def test_a_system_may_remove_old_temporary_files(repository, wait_for):
         wait_for(server.is_ready, seconds=60)
         assert server.grpc_url == address
     shutil.rmtree(server.log_path.parent)
+
+
+def test_an_error_of_the_system_does_not_end_the_repairs(repository, wait_for, monkeypatch):
+    """The thread ended, and the server stayed away without a word."""
+    failed = []
+
+    def find(program):
+        if not failed:
+            failed.append(program)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return find_tritonserver(program)
+
+    with TritonServer(repository, ["network"], heal=True) as server:
+        monkeypatch.setattr(server_module, "find_tritonserver", find)
+        (pid,) = [p for p, n in processes(identity_of(server)).items() if n == "tritonserver"]
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: failed and server.is_ready(), seconds=90)
 
 
 def hit_models(server, wait_for, sent):

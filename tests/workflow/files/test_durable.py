@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from workflow.files.durable import replace_file, replacing
+from workflow.files.durable import exclusive, lock, replace_file, replacing
 
 
 def test_a_file_is_replaced_once_it_is_on_the_disk(tmp_path, monkeypatch):
@@ -81,3 +81,36 @@ def test_standard_output_is_written_by_its_path(to, tmp_path):
         output = file if to == "file" else to
         done = subprocess.run([sys.executable, "-c", code], stdout=output, text=True, check=True)
         assert (file.read() if to == "file" else done.stdout) == "facts"
+
+
+def test_the_file_that_a_link_leads_to_is_replaced(tmp_path):
+    """As a program that opens and writes it does; the link became a file, and its target stayed old."""
+    (tmp_path / "disk").mkdir()
+    path, target = tmp_path / "network.keras", tmp_path / "disk" / "network.keras"
+    target.write_text("old")
+    path.symlink_to("disk/network.keras")
+    for content in (b"new", b"newer"):
+        replace_file(path, content)
+        assert path.is_symlink()
+        assert target.read_bytes() == content
+        assert list(target.parent.iterdir()) == [target]
+        target.unlink()  # a link that leads nowhere yet
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path):
+    """Such as a worker that another thread starts: the next export waited for its end."""
+    reader, writer = os.pipe()
+    with exclusive(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert lock(descriptor, wait=False)
+    finally:
+        os.close(descriptor)
+        os.close(writer)
+        os.close(reader)
+        os.waitpid(child, 0)
