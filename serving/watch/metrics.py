@@ -66,7 +66,7 @@ class Scrape:
         return bool(self.silent) and labels.get("instance", self.silent[0]) in self.silent
 
     @cached_property
-    def _exact(self) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
+    def _by_labels(self) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
         """The values by all labels, since a model may have thousands of columns."""
         own = (sample for samples in self.samples.values() for sample in samples)
         return {(s.name, frozenset(s.labels.items())): s.value for s in own}
@@ -76,10 +76,14 @@ class Scrape:
         own = self.samples.get(name, [])
         return [s for s in own if labels.items() <= s.labels.items()]
 
+    def exact(self, name: str, labels: Mapping[str, str]) -> float | None:
+        """The sample of a metric with these labels and no others; None without such a sample."""
+        return self._by_labels.get((name, frozenset(labels.items())))
+
     def value(self, name: str, **labels: str) -> float | None:
         """The sum over the samples of a metric with these labels; None without such a sample."""
-        if (exact := (name, frozenset(labels.items()))) in self._exact:
-            return self._exact[exact]
+        if (exact := self.exact(name, labels)) is not None:
+            return exact
         found = self.find(name, **labels)
         return sum(sample.value for sample in found) if found else None
 

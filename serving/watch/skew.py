@@ -77,7 +77,7 @@ def restarted(now: Scrape, before: Scrape) -> set[str]:
         model_of(sample.labels)
         for name in _COUNTED
         for sample in before.find(name)
-        if (now.value(name, **sample.labels) or 0.0) < sample.value
+        if (now.exact(name, sample.labels) or 0.0) < sample.value
     }
 
 
@@ -108,21 +108,20 @@ class _Column:
         ]
 
     def _expected(self, kind: str) -> float | None:
-        return self.now.value(GAUGES[kind][0], **self.labels)
+        return self.now.exact(GAUGES[kind][0], self.labels)
 
     def _count(self, kind: str) -> float:
         """The count between the two times; after a restart of the server, since then."""
         labels = {k: v for k, v in self.labels.items() if k != "column" or kind != "rows"}
         now, before = (
-            scrape and scrape.value(COUNTERS[kind][0], **labels)
-            for scrape in (self.now, self.before)
+            scrape and scrape.exact(COUNTERS[kind][0], labels) for scrape in (self.now, self.before)
         )
         return (now or 0.0) - (before or 0.0)
 
     def _share(
         self, figure: str, count: float, total: float, expected: float | None
     ) -> Skew | None:
-        is_counted = self.now.value(COUNTERS[figure][0], **self.labels) is not None
+        is_counted = self.now.exact(COUNTERS[figure][0], self.labels) is not None
         if not is_counted or not total:
             return None
         # A scrape in the middle of a step's report has some of its counts alone.
