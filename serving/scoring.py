@@ -106,7 +106,7 @@ def _selected(source: Source, keep: list[str], inputs: list[str]) -> Source:
     if missing := [name for name in names if name not in have]:
         raise ColumnError(
             "INVALID_INPUT",
-            f"Expected the columns {', '.join(names)}. Received: data without {', '.join(missing)}."
+            f"Expected the columns {listed(names)}. Received: data without {listed(missing)}."
             + rename_advice(missing, have),
         )
     return source.select(names).sound()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -230,18 +231,25 @@ def column_type(name: str, dtype: pl.DataType, where: object) -> ColumnType:
     Raises:
         LoaderError: no tensor can hold it.
     """
-    try:
-        column = column_schema(name, dtype)
-    except SchemaError:
-        advice = "Cast it before it is written, or leave it out."
-    else:
-        if not column.time:
-            return ColumnType(column.dtype, column.is_list)
-        advice = "Convert it to numbers in a workflow, as with DatePart, cast it, or leave it out."
+    found = _type_or_advice(dtype)
+    if isinstance(found, ColumnType):
+        return found
     raise LoaderError(
         f"Expected column {name!r} of {where} as numbers, booleans, strings or lists of those. "
-        f"Received: {dtype}. {advice}"
+        f"Received: {dtype}. {found}"
     )
+
+
+@lru_cache(1024)  # many files of many columns have few types
+def _type_or_advice(dtype: pl.DataType) -> ColumnType | str:
+    """The type of a column in a batch, or the remedy if no tensor can hold it."""
+    try:
+        column = column_schema("any", dtype)
+    except SchemaError:
+        return "Cast it before it is written, or leave it out."
+    if column.time:
+        return "Convert it to numbers in a workflow, as with DatePart, cast it, or leave it out."
+    return ColumnType(column.dtype, column.is_list)
 
 
 def _is_null(dtype: pl.DataType) -> bool:

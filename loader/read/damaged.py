@@ -51,25 +51,40 @@ class SkippingReader(Generic[T]):
     ) -> None:
         self._reader = reader
         self._row_groups = row_groups
+        self._numbers = {(group.path, group.index): n for n, group in enumerate(row_groups)}
         self._skipped = skipped
         self._regroup = regroup
         self._damaged: dict[tuple[str, int], DamagedError] = {}
 
     def read(self, pieces: Sequence[Piece]) -> T:
-        """Read pieces, again for as long as a damaged one is found among them.
+        """Read pieces, again for as long as damaged ones are found among them.
 
         Raises:
             LoaderError: every row group is damaged.
         """
         while True:
             places = [self._instead_of(piece) for piece in pieces]
+            every = list(itertools.chain.from_iterable(places))
             try:
-                found = self._reader.read(list(itertools.chain.from_iterable(places)))
+                found = self._reader.read(every)
             except DamagedError as error:
-                # Without its traceback, which would keep frames read before it alive, on a GPU too.
-                self._damaged[error.where] = DamagedError(str(error), error.where)
+                self._add(error)
+                self._find_others(every)
             else:
                 return self._regroup(found, list(map(len, places)))
+
+    def _find_others(self, pieces: Sequence[Piece]) -> None:
+        """Read pieces one by one: all of them again for each damaged one would take the square."""
+        for piece in pieces:
+            if (piece.path, piece.row_group) not in self._damaged:
+                try:
+                    self._reader.read([piece])
+                except DamagedError as error:
+                    self._add(error)
+
+    def _add(self, error: DamagedError) -> None:
+        # Without its traceback, which would keep frames read before it alive, on a GPU too.
+        self._damaged[error.where] = DamagedError(str(error), error.where)
 
     def _instead_of(self, piece: Piece) -> list[Piece]:
         error = self._damaged.get((piece.path, piece.row_group))
@@ -80,20 +95,20 @@ class SkippingReader(Generic[T]):
 
     def _stand_ins(self, piece: Piece) -> list[Piece]:
         """Pieces with as many rows, from the row groups that follow it, cyclically."""
-        places = [(group.path, group.index) for group in self._row_groups]
-        number = places.index((piece.path, piece.row_group))
+        place = piece.path, piece.row_group
+        number = self._numbers[place]
         others = [*self._row_groups[number + 1 :], *self._row_groups[:number]]
-        whole = [group for group in others if (group.path, group.index) not in self._damaged]
-        if not whole:
-            raise LoaderError(
-                f"Expected a row group that can be read. Received: {len(places)} damaged ones. "
-                f"The last one: {self._damaged[places[number]]}"
-            )
-        found = []
-        missing = piece.rows
+        whole = (group for group in others if (group.path, group.index) not in self._damaged)
         following = itertools.cycle(whole)
+        found: list[Piece] = []
+        missing = piece.rows
         while missing:
-            group = next(following)
+            group = next(following, None)
+            if group is None:
+                raise LoaderError(
+                    f"Expected a row group that can be read. Received: {len(self._numbers)} damaged "
+                    f"ones. The last one: {self._damaged[place]}"
+                )
             rows = min(missing, group.rows)
             found.append(Piece(group.path, group.index, group.start, rows, piece.number))
             missing -= rows

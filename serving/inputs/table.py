@@ -14,6 +14,7 @@ import polars as pl
 from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
 from serving.inputs.polars import from_polars
+from workflow.errors import listed
 from workflow.schema.alike import rename_advice
 from workflow.schema.column import Column
 from workflow.wire.format import WireColumn
@@ -102,9 +103,9 @@ def expect_columns(expected: Sequence[WireColumn], data: Any) -> None:
         is_indexed = is_pandas(data) and any(name in data.index.names for name in missing)
         raise ColumnError(
             "INVALID_INPUT",
-            f"Expected the columns {', '.join(column.name for column in expected)}. "
-            f"Received: {', '.join(map(str, names)) or 'none'}. "
-            f"Missing: {', '.join(missing)}.{rename_advice(missing, names)}"
+            f"Expected the columns {listed(column.name for column in expected)}. "
+            f"Received: {listed(map(str, names)) or 'none'}. "
+            f"Missing: {listed(missing)}.{rename_advice(missing, names)}"
             f"{' The frame has it as its index: pass frame.reset_index().' if is_indexed else ''}",
         )
 

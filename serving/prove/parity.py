@@ -21,6 +21,7 @@ from serving.prove.comparison import (
 from serving.prove.report import OutputParity, ParityReport, worst_of_all
 from workflow import Workflow
 from workflow.data.sources import Source
+from workflow.errors import listed
 from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
 from workflow.schema.alike import did_you_mean, rename_advice
@@ -189,8 +190,8 @@ def _features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
         raise ClientError(
             "PARITY",
             "Expected the network and the workflow that were exported together. Received: a network "
-            f"with the inputs {', '.join(unknown)}, which the workflow does not make. It makes "
-            f"{', '.join(made)}.{did_you_mean(unknown, made)}",
+            f"with the inputs {listed(unknown)}, which the workflow does not make. It makes "
+            f"{listed(made)}.{did_you_mean(unknown, made)}",
         )
     return features
 
@@ -225,7 +226,7 @@ def raw_rows(rows: Any, columns: Schema) -> pl.DataFrame:
     if missing := [name for name in names if name not in have]:
         raise ClientError(
             "PARITY",
-            f"Expected the columns {', '.join(names)}. Received: rows without {', '.join(missing)}."
+            f"Expected the columns {listed(names)}. Received: rows without {listed(missing)}."
             + rename_advice(missing, have),
         )
     with source.errors("The rows cannot be read"):

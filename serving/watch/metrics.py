@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import re
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 
 from serving.errors import ClientError, ServerUnavailableError
 
@@ -21,7 +23,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One value of a metric.
 
@@ -65,9 +67,8 @@ class Scrape:
         # A single address is not among the labels.
         return bool(self.silent) and labels.get("instance", self.silent[0]) in self.silent
 
-    @cached_property
-    def _exact(self) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
-        """The values by all labels, since a model may have thousands of columns."""
+    def by_labels(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """The values by name and all labels, since a model may have thousands of columns."""
         own = (sample for samples in self.samples.values() for sample in samples)
         return {(s.name, frozenset(s.labels.items())): s.value for s in own}
 
@@ -78,8 +79,6 @@ class Scrape:
 
     def value(self, name: str, **labels: str) -> float | None:
         """The sum over the samples of a metric with these labels; None without such a sample."""
-        if (exact := (name, frozenset(labels.items()))) in self._exact:
-            return self._exact[exact]
         found = self.find(name, **labels)
         return sum(sample.value for sample in found) if found else None
 
@@ -108,15 +107,14 @@ def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = Non
     for address in addresses:
         labels = {"instance": _instance(address)} if len(addresses) > 1 else {}
         try:
-            found = _read(address, timeout)
+            found = _read(address, timeout, labels)
         except ServerUnavailableError:
             if last is None:
                 raise
             found = {name: last.find(name, **labels) for name in last.samples}
             silent.append(_instance(address))
         for name, own in found.items():
-            named = [replace(sample, labels={**sample.labels, **labels}) for sample in own]
-            samples.setdefault(name, []).extend(named)
+            samples.setdefault(name, []).extend(own)
     return Scrape(samples, silent=silent)
 
 
@@ -133,10 +131,10 @@ def _with_path(url: str) -> str:
     return url if url.rstrip("/").count("/") > 2 else f"{url.rstrip('/')}/metrics"
 
 
-def _read(url: str, timeout: float) -> Mapping[str, list[Sample]]:
+def _read(url: str, timeout: float, labels: Mapping[str, str]) -> Mapping[str, list[Sample]]:
     try:
         with _OPENER.open(url, timeout=timeout) as answer:
-            samples = parse(answer.read().decode(errors="replace")).samples
+            samples = parse(answer.read().decode(errors="replace"), **labels).samples
     except (OSError, http.client.HTTPException, ValueError) as error:
         received = f"{getattr(error, 'reason', error)}"
         if not received.isprintable():
@@ -155,8 +153,12 @@ def _no_metrics(url: str, received: str) -> ServerUnavailableError:
     )
 
 
-def parse(text: str) -> Scrape:
+def parse(text: str, **labels: str) -> Scrape:
     """The samples of an exposition in Prometheus' text format.
+
+    Args:
+        text: the exposition.
+        **labels: further labels of all samples.
 
     Example:
         >>> parse('rows_total{model="m"} 3').value("rows_total", model="m")
@@ -166,9 +168,16 @@ def parse(text: str) -> Scrape:
     for line in text.split("\n"):  # Other characters that end a line may be in a column's name.
         found = None if line.startswith("#") else _LINE.fullmatch(line.strip())
         if found:
-            labels = {key: _unescaped(value) for key, value in _LABEL.findall(found[2] or "")}
-            samples.setdefault(found[1], []).append(Sample(found[1], labels, float(found[3])))
+            own = _labels(found[2] or "", *labels.items())
+            name = sys.intern(found[1])
+            samples.setdefault(name, []).append(Sample(name, own, float(found[3])))
     return Scrape(samples)
+
+
+@lru_cache(2**17)  # All looks of an hour have the same ones, and would not fit into memory.
+def _labels(text: str, *others: tuple[str, str]) -> Mapping[str, str]:
+    found = {key: _unescaped(value) for key, value in _LABEL.findall(text)}
+    return MappingProxyType({**found, **dict(others)})
 
 
 def _unescaped(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from serving.watch.metrics import Scrape, model_of
@@ -63,9 +63,10 @@ def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
     if before is not None:
         before = without(before, restarted(now, before))
     samples, gone = now.find(COUNTERS["values"][0]), _unloaded(now)
+    values = _Values(now), _Values(before)
     for sample in sorted(samples, key=lambda own: (model_of(own.labels), own.labels["column"])):
         if model_of(sample.labels) not in gone:
-            column = _Column(dict(sample.labels), now, before)
+            column = _Column(dict(sample.labels), *values)
             found += [skew for skew in column.skews() if skew is not None]
     return found
 
@@ -82,11 +83,12 @@ def restarted(now: Scrape, before: Scrape) -> set[str]:
 
     One counter that fell shows it, although others may have passed their earlier numbers.
     """
+    values = _Values(now)
     return {
         model_of(sample.labels)
         for name in _COUNTED
         for sample in before.find(name)
-        if (now.value(name, **sample.labels) or 0.0) < sample.value
+        if (values.find(name, sample.labels) or 0.0) < sample.value
     }
 
 
@@ -101,11 +103,22 @@ def without(scrape: Scrape, models: Collection[str]) -> Scrape:
     return replace(scrape, samples=kept)
 
 
+class _Values:
+    """The values of a scrape by name and labels; none without a scrape."""
+
+    def __init__(self, scrape: Scrape | None) -> None:
+        self._found = {} if scrape is None else scrape.by_labels()
+
+    def find(self, name: str, labels: Mapping[str, str]) -> float | None:
+        """The sample with these labels and no others; None without such a sample."""
+        return self._found.get((name, frozenset(labels.items())))
+
+
 @dataclass(frozen=True)
 class _Column:
     labels: dict[str, str]
-    now: Scrape
-    before: Scrape | None
+    now: _Values
+    before: _Values
 
     def skews(self) -> list[Skew | None]:
         values, nulls = self._count("values"), self._count("nulls")
@@ -117,21 +130,18 @@ class _Column:
         ]
 
     def _expected(self, kind: str) -> float | None:
-        return self.now.value(GAUGES[kind][0], **self.labels)
+        return self.now.find(GAUGES[kind][0], self.labels)
 
     def _count(self, kind: str) -> float:
         """The count between the two times; after a restart of the server, since then."""
         labels = {k: v for k, v in self.labels.items() if k != "column" or kind != "rows"}
-        now, before = (
-            scrape and scrape.value(COUNTERS[kind][0], **labels)
-            for scrape in (self.now, self.before)
-        )
+        now, before = (values.find(COUNTERS[kind][0], labels) for values in (self.now, self.before))
         return (now or 0.0) - (before or 0.0)
 
     def _share(
         self, figure: str, count: float, total: float, expected: float | None
     ) -> Skew | None:
-        is_counted = self.now.value(COUNTERS[figure][0], **self.labels) is not None
+        is_counted = self.now.find(COUNTERS[figure][0], self.labels) is not None
         if not is_counted or not total:
             return None
         # A scrape in the middle of a step's report has some of its counts alone.

@@ -396,18 +396,18 @@ class ParquetTable:
             A text that names file and row group; None if all decoded rows are sound.
         """
         places = [
-            (Rows(start, start + rows), file, group)
-            for file, before in zip(self.files, self._starts(), strict=False)
+            (Rows(start, start + rows), first, file, group)
+            for file, first in zip(self.files, self._starts(), strict=False)
             for group, (start, rows) in enumerate(
-                zip(accumulate(file.groups, initial=before), file.groups, strict=False)
+                zip(accumulate(file.groups, initial=first), file.groups, strict=False)
             )
         ]
-        last = [place for place in places if any(_overlap(place[0], r) for r in self._recent)]
+        places.sort(key=lambda place: not any(_overlap(place[0], r) for r in self._recent))
         budget = SEARCHED_BYTES
-        for rows, file, group in [*last, *(place for place in places if place not in last)]:
+        for rows, first, file, group in places:
             if isinstance(file.path, ObjectPath):
                 continue
-            if not self._is_sound(rows):
+            if not self._is_sound(file, group, Rows(rows.start - first, rows.end - first)):
                 return f"{file.path} is damaged in row group {group}."
             budget -= file.size // len(file.groups)
             if budget < 0:
@@ -417,9 +417,11 @@ class ParquetTable:
     def _starts(self) -> list[int]:
         return list(accumulate((file.rows for file in self.files), initial=0))
 
-    def _is_sound(self, rows: Rows) -> bool:
+    def _is_sound(self, file: ParquetFile, group: int, rows: Rows) -> bool:
+        """Whether a row group, whose rows are counted from the file's first, can be decoded."""
+        file.expect_sound([group], self.schema)
         try:
-            self.slice(rows.start, rows.end - rows.start).collect()
+            self._scan([file], rows).collect()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
             return False
         return True

@@ -190,17 +190,16 @@ def _with_first(
 def _quantiles(counts: pl.DataFrame, column: ColumnSchema) -> list[Any]:
     if column.info.kind == "bool" or counts.is_empty():
         return []
-    numbers = (
-        counts.select(_number(column).alias("value"), "count")
-        .group_by("value")
-        .agg(pl.col("count").sum())
-    )
-    found: list[Any] = _percentiles(numbers).tolist()
+    found: list[Any] = _percentiles(counts.select(_number(column).alias("value"), "count")).tolist()
     return found
 
 
 def _percentiles(counts: pl.DataFrame) -> np.ndarray[Any, Any]:
-    """The percentiles 0 to 100, each a value that occurs (numpy's method "inverted_cdf")."""
+    """The percentiles 0 to 100, each a value that occurs (numpy's method "inverted_cdf").
+
+    Args:
+        counts: of values, of which some may be equal.
+    """
     ordered = counts.sort("value")
     ends = ordered["count"].cum_sum().to_numpy()
     if not len(ends):

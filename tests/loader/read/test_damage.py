@@ -260,3 +260,35 @@ def test_what_was_read_before_a_damaged_row_group_is_not_kept():
     assert str(reason) == "damaged"
     assert reason.__traceback__ is None
     assert reason.__cause__ is None
+
+
+def test_many_damaged_row_groups_are_found_without_reading_all_again_for_each():
+    """A share whose connection is lost damages all, and reading anew for each one took the cube of them."""
+
+    class Reader:
+        reads = 0
+
+        def read(self, pieces):
+            Reader.reads += len(pieces)
+            for piece in pieces:
+                if piece.row_group % 3:
+                    raise DamagedError("damaged", (piece.path, piece.row_group))
+            return [(piece.row_group, piece.rows) for piece in pieces]
+
+    row_groups = [RowGroup("a.parquet", n, 10 * n, 10, 80) for n in range(300)]
+    reader = SkippingReader(Reader(), row_groups, Skipped(), lambda found, _: found)
+    # Two damaged ones after each sound one: the next sound one stands in for both.
+    expected = [(-(-n // 3) * 3 % 300, 10) for n in range(300)]
+    assert reader.read(split_row_groups(row_groups, 100)) == expected
+    assert Reader.reads < 10 * 300
+
+
+def test_the_error_where_every_row_group_is_damaged():
+    class Reader:
+        def read(self, pieces):
+            raise DamagedError(f"damaged {pieces[0].row_group}", ("a", pieces[0].row_group))
+
+    row_groups = [RowGroup("a", n, 10 * n, 10, 80) for n in range(3)]
+    reader = SkippingReader(Reader(), row_groups, Skipped())
+    with pytest.raises(LoaderError, match=r"Received: 3 damaged ones.*: damaged"):
+        reader.read(split_row_groups(row_groups, 100)[:1])

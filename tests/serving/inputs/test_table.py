@@ -148,6 +148,16 @@ def test_a_column_that_is_the_index_of_a_pandas_frame_is_named():
     assert to_columns(COLUMNS, frame.reset_index())["userId"].rows == 1
 
 
+def test_a_missing_column_of_thousands_is_named_in_a_short_error():
+    names = [f"feature_{number}" for number in range(2_000)]
+    columns = [WireColumn(name, "float32") for name in names]
+    with pytest.raises(ClientError) as refusal:
+        to_columns(columns, {name: [0.5] for name in names if name != "feature_700"})
+    assert "(2000 in all). Received: feature_0, " in refusal.value.message
+    assert "(1999 in all). Missing: feature_700." in refusal.value.message
+    assert len(refusal.value.message) < 2_000
+
+
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ClientError, match="Received: userId 2, genres 1"):
         to_columns(COLUMNS, {"userId": [1, 2], "genres": [["a"]]})

@@ -142,6 +142,29 @@ def test_damage_in_floats_that_have_to_be_integers_is_named(two):
         Workflow(["userId"] >> ops.HashBucket(10)).fit(two)
 
 
+def test_the_search_for_damage_reads_each_of_many_files_once(tmp_path, monkeypatch):
+    """Each file was sliced from the table of all files, whose rows were counted again for it."""
+    pl.DataFrame({"userId": [1, 2]}).write_parquet(
+        tmp_path / "000.parquet", compression="uncompressed"
+    )
+    content = (tmp_path / "000.parquet").read_bytes()
+    for number in range(1, 100):
+        (tmp_path / f"{number:03}.parquet").write_bytes(content)
+    damage_rows(tmp_path / "099.parquet")
+    table = ParquetTable([ParquetFile.read(path) for path in sorted(tmp_path.iterdir())])
+    counted = 0
+    rows = ParquetFile.rows.fget
+
+    def count(file):
+        nonlocal counted
+        counted += 1
+        return rows(file)
+
+    monkeypatch.setattr(ParquetFile, "rows", property(count))
+    assert table.damage() == f"{tmp_path / '099.parquet'} is damaged in row group 0."
+    assert counted < 5 * 100
+
+
 @pytest.mark.parametrize(
     ("text", "reader"),
     [

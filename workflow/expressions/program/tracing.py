@@ -34,7 +34,7 @@ class Frame(Mapping[str, Expression]):
 
     def __getitem__(self, name: str) -> Expression:
         if name not in self._columns:
-            have = ", ".join(self._columns) or "none"
+            have = listed(self._columns) or "none"
             hint = did_you_mean([name], self._columns)
             raise ExpressionError(
                 f"No column {name!r}. There are: {have}.{hint} {self._advice}".rstrip()
@@ -91,7 +91,7 @@ def inline(program: Program, columns: Mapping[str, Expression]) -> dict[str, Exp
             name = step.parameters["name"]
             if name not in columns:
                 raise ExpressionError(
-                    f"No column {name!r}. There are: {', '.join(columns) or 'none'}."
+                    f"No column {name!r}. There are: {listed(columns) or 'none'}."
                 )
             made.append(columns[name])
         elif step.verb == "constant":
