@@ -34,9 +34,10 @@ class FillMedian(Operator):
 
     The values are counted in bins, 4,096 for each power of two. Integers up to 8,192, and any value
     that is alone in its bin, are counted individually; for these the median is exact. Otherwise it
-    is the middle of its bin, with an error of at most 1/8,192. The counts of parts of the data are
-    summed, so that the median does not depend on the parts. They take some kilobytes for each power
-    of two in the range of the values.
+    is the middle of its bin, with an error of at most 1/8,192; of times, which are counted from 1970
+    on, these are up to 2.5 days in 2026. The counts of parts of the data are summed, so that the
+    median does not depend on the parts. They take some kilobytes for each power of two in the range
+    of the values.
 
     The median of an even number of values is the mean of the two in the middle. A column of integers
     becomes float64, as in pandas and scikit-learn: the median of 1 and 2 is 1.5, and a rounded one
