@@ -53,7 +53,10 @@ class Job:
     all_python: bool
 
     def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a supervisor in a new session, so that Ctrl-C does not reach it.
+        """Start a supervisor in a new process group, so that Ctrl-C does not reach it.
+
+        The session stays the caller's: Linux shares the processors among sessions first, and in one of
+        its own a thread may wait for more than a second, after which Triton gives a process up.
 
         It reads the job from a pipe: command lines are visible to every user of the machine, and
         the environment may contain secrets and be longer than an argument may be.
@@ -67,7 +70,7 @@ class Job:
         # The supervisor ignores the prefix, which identifies it in a list of processes.
         command = [sys.executable, "-I", "-S", __file__, self.shm_prefix]
         supervisor = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0
         )
         try:
             with cast("IO[bytes]", supervisor.stdin) as pipe:

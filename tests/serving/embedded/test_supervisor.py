@@ -62,6 +62,13 @@ def supervised(tmp_path, wait_for):
         supervisor.wait()
 
 
+def test_it_shares_the_processors_with_its_owner_and_not_ctrl_c(supervised):
+    """In a session of its own, beside a busy one, threads of a server waited for more than a second."""
+    supervisor = supervised(PATIENT)
+    assert os.getsid(supervisor.pid) == os.getsid(0)
+    assert os.getpgid(supervisor.pid) != os.getpgid(0)
+
+
 def test_a_program_of_any_name_does_not_cut_requests_off(supervised, tmp_path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", NAMED], **pipes) as other:
