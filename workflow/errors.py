@@ -9,6 +9,8 @@ from collections.abc import Iterable
 CHECK_DISK = "Check the free space and the permissions of the disk."
 # The most characters of another package's message before our own advice.
 _LONGEST = 300
+# Advice for a series of pandas in place of a frame.
+SERIES_ADVICE = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
 
 
 class WorkflowError(ValueError):

@@ -14,7 +14,7 @@ import polars as pl
 from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
 from serving.inputs.polars import from_polars
-from workflow.errors import listed
+from workflow.errors import SERIES_ADVICE, listed
 from workflow.schema.alike import rename_advice
 from workflow.schema.column import Column
 from workflow.wire.format import WireColumn
@@ -80,7 +80,7 @@ def expect_table(data: Any) -> None:
     if not (isinstance(data, (pl.DataFrame, Mapping)) or is_pandas(data)):
         advice = next((text for kind, text in _ADVICE if isinstance(data, kind)), "")
         if is_pandas(data, "Series"):
-            advice = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
+            advice = SERIES_ADVICE
         if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
             advice = advice or " Pass polars.DataFrame(data)."
         raise ColumnError(

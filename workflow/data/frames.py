@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import WorkflowError, first_line, listed, unread
+from workflow.errors import SERIES_ADVICE, WorkflowError, first_line, listed, unread
 from workflow.expressions.language.types import ExpressionError
 from workflow.schema.python_number import python_number
 from workflow.schema.times import in_microseconds
@@ -129,7 +129,7 @@ def _no_table(data: Any) -> WorkflowError:
     elif isinstance(data, pl.Series):
         remedy = " Pass series.to_frame()."
     elif (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.Series):
-        remedy = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
+        remedy = SERIES_ADVICE
     return WorkflowError(
         "Expected paths of parquet, CSV or TSV, a Polars or pandas frame, an Arrow table or stream, or a dict of "
         f"columns. Received: {received}.{remedy}"
