@@ -5,6 +5,7 @@ import itertools
 import os
 import resource
 import signal
+import time
 from collections import Counter
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -98,6 +99,17 @@ def full_disk():
             signal.signal(signal.SIGXFSZ, handler)
 
     return full
+
+
+@pytest.fixture
+def wait_for():
+    def wait(condition, seconds=30):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "the condition did not come true in time"
+            time.sleep(0.02)
+
+    return wait
 
 
 @pytest.fixture

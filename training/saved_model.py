@@ -210,7 +210,7 @@ def _remove_leftovers(path: Path) -> None:
     """Remove folders that killed processes left; those of others that still write are locked."""
     for folder in filter(Path.is_dir, partials_of(path)):
         with suppress(OSError), _opened(folder) as descriptor:
-            if lock(descriptor, wait=False):
+            if lock(descriptor):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from exporter.errors import ExportError
-from workflow.files.durable import lock, release
+from workflow.files.durable import lock_when_free, release
 
 # In a staging folder, the planned moves; its presence means unfinished work.
 JOURNAL = ".journal.json"
@@ -63,7 +63,7 @@ def _running(stage: Path, flags: int = os.O_RDWR) -> Iterator[None]:
     """
     descriptor = os.open(stage / _RUNNING, flags, 0o600)
     try:
-        lock(descriptor, wait=True)
+        lock_when_free(descriptor, stage)
         yield
     finally:
         release(descriptor)

@@ -1,7 +1,5 @@
 """A served ensemble of two ONNX models, which start fast, and looks at the server's processes."""
 
-import time
-
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -168,17 +166,6 @@ def server(repository):
 @pytest.fixture(scope="module", params=["grpc", "http"])
 def url(request, server):
     return server.grpc_url if request.param == "grpc" else server.http_url
-
-
-@pytest.fixture
-def wait_for():
-    def wait(condition, seconds=30):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, "the condition did not come true in time"
-            time.sleep(0.02)
-
-    return wait
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from workflow.progress.stage import showing
+
 PARTIAL = ".partial"
 # Errors of file systems that lack what is asked for.
 _LACKING = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
@@ -147,23 +149,43 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def lock(descriptor: int, *, wait: bool) -> bool:
+def lock(descriptor: int) -> bool:
     """Lock an open file or folder until `release`, or until the process ends in any way.
 
     On NFS the lock of a folder, and of a file that is open for reading alone, concerns one machine.
 
     Args:
         descriptor: descriptor of the file or folder.
-        wait: whether to wait for a lock that another process holds.
 
     Returns:
         Whether it is locked; False if the file system has no locks.
 
     Raises:
-        BlockingIOError: another process holds it, and `wait` is False.
+        BlockingIOError: another process holds the lock.
+    """
+    return _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def lock_when_free(descriptor: int, path: Path) -> bool:
+    """Lock as `lock` does, but wait for a process that holds the lock, which the progress line shows.
+
+    Args:
+        descriptor: as for `lock`.
+        path: path of the file or folder, for the line.
+
+    Returns:
+        As `lock`.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return lock(descriptor)
+    except BlockingIOError:
+        with showing(f"waits for another process in {path}"):
+            return _lock(descriptor, fcntl.LOCK_EX)
+
+
+def _lock(descriptor: int, operation: int) -> bool:
+    try:
+        fcntl.flock(descriptor, operation)
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return False
@@ -212,7 +234,7 @@ def exclusive(folder: Path) -> Iterator[bool]:
 def _open_locked(folder: Path) -> tuple[int, bool]:
     make_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY)
-    return descriptor, lock(descriptor, wait=True)
+    return descriptor, lock_when_free(descriptor, folder)
 
 
 def remove_if_empty(folder: Path) -> None:

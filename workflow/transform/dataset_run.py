@@ -151,7 +151,7 @@ def _hold(folder: Path, marker: Path) -> int:
         except FileNotFoundError:
             continue  # a run has just ended, and removed its marker
         try:
-            alone = lock(descriptor, wait=False) or made
+            alone = lock(descriptor) or made
         except BlockingIOError:
             alone = False
         if alone and is_open_as(descriptor, marker / _LOCK):

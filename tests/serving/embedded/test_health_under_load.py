@@ -108,7 +108,7 @@ def test_a_full_queue_is_alive_while_others_are_answered(server, repository, con
 def test_a_refused_row_is_sent_again_where_nobody_else_is_answered(
     server, repository, connection, wait_for
 ):
-    waits_long = QUEUE.replace("100000", "2000000")
+    waits_long = QUEUE.replace("100000", "5000000")
     with (
         served_echo(server, repository, "alone", waits_long),
         InferenceServerClient(server.grpc_url) as client,

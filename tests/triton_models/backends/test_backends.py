@@ -1,20 +1,11 @@
 """Both backends inside a real server: right answers, one call for many requests, bad requests."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from serving import ClientError
-
-
-def wait_for(condition, seconds=20):
-    """The server writes its log a moment after its answer."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def sums_request(users, genres):
@@ -106,7 +97,7 @@ def test_a_bad_request_among_good_ones_fails_alone(client):
         pytest.param(lambda r: {**r, "userId": r["userId"][:1].repeat(3, 0)}, id="other rows"),
     ],
 )
-def test_the_reason_of_a_refusal_is_in_the_log_only(client, server, spoil):
+def test_the_reason_of_a_refusal_is_in_the_log_only(client, server, spoil, wait_for):
     request = sums_request([1, 2], [[5], [6, 7]])
     sums = client("sums")
     with pytest.raises(ClientError) as refusal:
@@ -114,6 +105,7 @@ def test_the_reason_of_a_refusal_is_in_the_log_only(client, server, spoil):
     assert refusal.value.code == "INVALID_ARGUMENT"
     text, error_id = refusal.value.message.split(" Error id ")
     assert text == "The model cannot answer these inputs."
+    # The server writes its log a moment after its answer.
     wait_for(lambda: error_id[:12] in server.log_path.read_text())
     assert sums.raw(request)["total"].tolist() == [[6], [15]]
 

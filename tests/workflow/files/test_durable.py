@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
 import pytest
@@ -108,9 +109,24 @@ def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path):
             os._exit(0)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
-        assert lock(descriptor, wait=False)
+        assert lock(descriptor)
     finally:
         os.close(descriptor)
         os.close(writer)
         os.close(reader)
         os.waitpid(child, 0)
+
+
+def test_the_progress_says_whose_end_is_waited_for(tmp_path, stages, wait_for):
+    """A second export into one repository looked as if it hung."""
+
+    def second():
+        with exclusive(tmp_path) as locked:
+            return locked
+
+    with ThreadPoolExecutor(1) as pool:
+        with exclusive(tmp_path):
+            waiting = pool.submit(second)
+            wait_for(lambda: stages)
+        assert waiting.result(60)
+    assert [stage.title for stage in stages] == [f"waits for another process in {tmp_path}"]
