@@ -28,6 +28,7 @@ from exporter.command_line.commands.transform import transform
 from exporter.command_line.commands.versions import recover, rollback, verify
 from exporter.command_line.commands.watch import watch
 from exporter.command_line.guard import CommandError, guarded, print_error
+from workflow.errors import OF_DISKS
 
 COMMANDS = (
     *(
@@ -114,15 +115,16 @@ def main() -> None:
     try:
         make_app()()
     except (OSError, RuntimeError) as error:  # the second of a user without a home
-        if "--install-completion" not in sys.argv:
-            raise
-        print_error(
-            CommandError(
+        shown: Exception = error
+        if "--install-completion" in sys.argv:
+            shown = CommandError(
                 "Expected to be able to write the completion of your shell to your home folder. "
                 f"Received: {error}. Set HOME to a folder that you can write to, or put what "
                 "`ensemble --show-completion` prints into the file that your shell reads at its start."
             )
-        )
+        elif getattr(error, "errno", None) not in OF_DISKS:  # a help that is written to a full disk
+            raise
+        print_error(shown)
         sys.exit(1)
 
 

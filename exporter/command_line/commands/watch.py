@@ -35,7 +35,9 @@ def watch(
     once: Annotated[
         bool, typer.Option("--once", help="Print numbers since the server's start, and end.")
     ] = False,
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 5.0,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=86_400, help="Seconds between two looks.")
+    ] = 5.0,
     window: Annotated[float, typer.Option(min=1, help="Compare the rows of these minutes.")] = 15.0,
     html: Annotated[
         Path | None,

@@ -78,8 +78,9 @@ def test_a_second_try_finds_the_folder_as_the_first_did(command, size, exists, t
 
 
 @pytest.mark.usefixtures("rows")
-def test_an_output_that_is_full_is_said():
-    command = [sys.executable, "-c", PROGRAM, "inspect", "rows.parquet"]
+@pytest.mark.parametrize("arguments", [["inspect", "rows.parquet"], ["--help"]])
+def test_an_output_that_is_full_is_said(arguments):
+    command = [sys.executable, "-c", PROGRAM, *arguments]
     environment = os.environ | {"COLUMNS": "80"}
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
