@@ -77,11 +77,12 @@ def test_one_row_for_every_kind_of_input():
     assert one_row(batched)[0]["shape"] == [1, 3]
 
 
-def test_a_batched_model_is_probed(server):
+def test_a_batched_model_is_probed(server, wait_for):
     connection = HttpServer(server.http_url)
     before = connection.answered("batched", timeout=20)
     probe(server.http_url, "batched", timeout=20)
-    assert connection.answered("batched", timeout=20) == before + 1
+    # The server counts an answer after it has sent it.
+    wait_for(lambda: connection.answered("batched", timeout=20) == before + 1)
 
 
 def test_an_answer_without_its_outputs_is_unhealthy(monkeypatch):

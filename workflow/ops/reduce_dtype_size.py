@@ -60,7 +60,7 @@ class ReduceDtypeSize(Operator):
             "price": [1e300, None, 0.1],
         }
         unseen = {"byte": [128, -(2**63)], "short": [2**62, None], "full": [7, None]}
-        rest = {name: [None, None] for name in numbers.keys() - unseen.keys()}
+        rest = {name: [None, None] for name in numbers if name not in unseen}
         others = {"flag": [True, None, False], "city": ["a", None, ""]}
         lists = {"clicks": [[1, None, 300], [], None], "scores": [[0.5], [], [1e-300]]}
         return [
