@@ -43,9 +43,9 @@ def suggestion(column: ColumnInspection) -> Suggestion:
     """An operator for a column.
 
     Texts that are dates or times in a common format have to be parsed first, and booleans with null
-    cast, since no request can hold them. Ids are other strings, booleans and whole numbers with few
-    different values, with a name like "userId" or with very many values; other numbers and times are
-    quantities. An embedding has the width of
+    cast, since no request can hold them. Ids are other strings, booleans, whole numbers with few
+    different values or with a name like "userId", and such without a sign in lists or with very many
+    values; other numbers and times are quantities. An embedding has the width of
     `embedding_dimension`.
 
     Example:
@@ -71,7 +71,8 @@ def is_category(column: ColumnInspection) -> bool:
         return False
     if _ID.search(column.name) or column.distinct <= _FEW:
         return True
-    return kind != "float" and (column.minimum or 0) >= 0 and column.distinct > _MANY
+    many = column.is_list or column.distinct > _MANY
+    return kind != "float" and (column.minimum or 0) >= 0 and many
 
 
 def _of_times(kind: str, advice: str = "") -> Suggestion:
