@@ -13,7 +13,7 @@ from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Column, Strings
 from workflow.schema.dtypes import DTYPES
-from workflow.wire.format import WireColumn, null_code
+from workflow.wire.format import WireColumn
 
 # A column may be looked up in several vocabularies, each with a last value.
 MOST_VOCABULARIES = 4
@@ -60,7 +60,7 @@ def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> Gol
         known: the vocabularies in which its values are looked up.
         text: a long text.
     """
-    code = null_code(column.dtype) if column.nullable else None
+    code = column.null_code
     zero, one, least, most = _limits(column, code, text)
     known = [kept for keys in known if (kept := _without(keys, code)).rows]
     ends = [(_key(keys, 0), _key(keys, -1)) for keys in known[:MOST_VOCABULARIES]]
@@ -133,9 +133,8 @@ def warn_of_null_codes(columns: Iterable[WireColumn], program: Program) -> None:
     """Warn of learnt values that no request can hold, since they stand for null there."""
     known = vocabularies(program)
     for column in columns:
-        tables = known.get(column.name, ()) if column.nullable else ()
-        code = null_code(column.dtype)
-        if any(_without(keys, code).rows < keys.rows for keys in tables):
+        code, tables = column.null_code, known.get(column.name, ())
+        if code is not None and any(_without(keys, code).rows < keys.rows for keys in tables):
             warnings.warn(
                 f"The workflow has learnt the value {code} of {column.name!r} ({column.dtype}), which stands "
                 "for null in requests: it cannot be sent. Convert the column to a wider type, or replace "

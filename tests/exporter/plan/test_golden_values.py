@@ -1,12 +1,14 @@
 """Golden rows of data that hold the value which stands for null in requests."""
 
+from datetime import date
+
 import polars as pl
 import pytest
 
 from exporter import ServingOptions
 from serving.embedded.golden import read_golden
 from training import models
-from workflow import Workflow, ops
+from workflow import ColumnSelector, Workflow, ops
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,30 @@ def test_a_category_that_stands_for_null_in_requests_is_not_sent_as_one(dtype, c
     coded = {row.name for row in sent if row.request["hour"][0, 0] == code}
     assert coded == {"nulls"}
     assert {1, 3} <= {int(row.request["hour"][0, 0]) for row in sent}
+
+
+OF_EACH = pl.DataFrame(
+    {
+        "bool": [True, False, True],
+        "uint16": pl.Series([0, 7, 65_534], dtype=pl.UInt16),
+        "int64": [-1, 0, 2**62],
+        "float32": pl.Series([0.5, -1.0, 2.0], dtype=pl.Float32),
+        "string": ["", "a", "b"],
+        "date": [date(1960, 1, 1), date(2024, 2, 29), date(2024, 2, 29)],
+    }
+)
+
+
+STEPS = {"date": ops.DatePart(["month"]), "float32": ops.Bucketize([0.0, 1.0])}
+
+
+@pytest.mark.parametrize("name", OF_EACH.columns)
+def test_ids_of_each_kind_of_column_are_exported_and_proven(name, export):
+    given = ColumnSelector([name])
+    given = (given >> STEPS[name] if name in STEPS else given) >> ops.Categorify()
+    workflow = Workflow(given).fit(OF_EACH)
+    network = models.mlp(workflow.output_schema, hidden=(2,))
+    report = export(network, workflow, labels=[], serving=ServingOptions(runtime="onnx"))
+    sent = {row.name for row in read_golden(report.paths["movies"] / "golden.json")}
+    # No request holds a null among booleans.
+    assert ("nulls" in sent) == (name != "bool")
