@@ -18,6 +18,7 @@ RULES = (
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:The workflow has learnt the value")  # that stands for null
 @pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
 @searched(20)
 @given(made=random_workflows(row_by_row=True, names_of=["a", "b", "count", "d_1"]))
