@@ -232,8 +232,8 @@ class Categorify(Operator):
                 least = per_column(self.freq_threshold, name, 0)
                 others = rows_left_out(name, partials)
                 own = coverage(partials[name], least, self._most(name), others)
-            alone = [column for column in vocabulary.columns if column in vocabulary.outputs]
-            found |= dict.fromkeys(alone, own)
+            outputs = set(vocabulary.outputs)
+            found |= {column: own for column in vocabulary.columns if column in outputs}
         return found
 
     def lower(self, columns: Features, state: State) -> Features:
