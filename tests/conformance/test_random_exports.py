@@ -17,10 +17,9 @@ RULES = (
 )
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The workflow has learnt the value")  # that stands for null
 @pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
-@searched(20)
+@searched(12)
 @given(made=random_workflows(row_by_row=True, names_of=["a", "b", "count", "d_1"]))
 def test_what_was_learnt_is_served(runtime, made, tmp_path_factory):
     try:
