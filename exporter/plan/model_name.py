@@ -8,8 +8,6 @@ from typing import Any
 from exporter.errors import ExportError
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-# On most disks names have 255 characters; an export's own folders have this name in theirs.
-_LONGEST = 128
 
 
 def expect_name(name: Any) -> None:
@@ -21,8 +19,8 @@ def expect_name(name: Any) -> None:
     Example:
         >>> expect_name("movielens-2")
     """
-    if not isinstance(name, str) or not MODEL_NAME.fullmatch(name) or len(name) > _LONGEST:
+    if not isinstance(name, str) or not MODEL_NAME.fullmatch(name):
         raise ExportError(
-            "Expected a name of letters, digits, _ - and . that begins with a letter or digit, at most "
-            f"{_LONGEST} of them, since it names a folder of the server. Received: {name!r}."
+            "Expected a name of letters, digits, _ - and . that begins with a letter or digit, since "
+            f"it names a folder of the server. Received: {name!r}."
         )

@@ -50,7 +50,7 @@ def test_operators_that_look_at_facts_take_words_of_the_users(name, word):
     "facts", list(itertools.permutations(["cardinality", "domain", "embedding_size"]))
 )
 def test_facts_keep_their_order_in_every_process(facts):
-    """That of a set changes with the hashes of strings: two exports of one workflow had other files."""
+    """Not that of a set, which changes with the hashes of strings: two exports of one workflow had other files."""
     values = {"cardinality": 4, "domain": {"min": 0, "max": 3}, "embedding_size": 8}
     properties = {name: values[name] for name in facts}
     columns = Schema([ColumnSchema("ids", "int64", is_list=True, properties=properties)])
