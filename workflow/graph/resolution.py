@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from workflow.operator.feature import State
 from workflow.schema.schema import Schema
-from workflow.schema.tags import FACTS
+from workflow.schema.tags import properties_after
 
 from .domains import DomainNames
 from .node import ColumnSelector, Node
@@ -117,9 +117,8 @@ def resolve_graph(
 
 
 def _without_facts(made: Resolved) -> Resolved:
-    unknown = FACTS | {"value_count"}
     columns = {}
     for name, feature in made.columns.items():
-        known = {k: v for k, v in feature.schema.properties.items() if k not in unknown}
+        known = properties_after(feature.schema, is_list=False)
         columns[name] = replace(feature, schema=feature.schema.with_(properties=known))
     return replace(made, columns=columns)

@@ -45,8 +45,7 @@ def suggestion(column: ColumnInspection) -> Suggestion:
     Texts that are dates or times in a common format have to be parsed first, and booleans with null
     cast, since no request can hold them. Ids are other strings, booleans, whole numbers with few
     different values or with a name like "userId", and such without a sign in lists or with very many
-    values; other numbers and times are quantities. An embedding has the width of
-    `embedding_dimension`.
+    values; other numbers and times are quantities. An embedding has the width of `embedding_dimension`.
 
     Example:
         >>> from workflow import inspect_dataset

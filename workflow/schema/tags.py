@@ -47,6 +47,8 @@ OWN = frozenset(
 )
 # Properties that describe the values, and are dropped when these change.
 FACTS = frozenset({"cardinality", "domain", "embedding_size"})
+# The same of a column whose lists have other lengths as well.
+_ALL_FACTS = FACTS | {"value_count"}
 
 # The digest of what was learnt on the way to a column: see `workflow/graph/fits.py`.
 FIT = "fit_digest"
@@ -133,7 +135,7 @@ def properties_after(before: ColumnSchema, *, is_list: bool) -> dict[str, Any]:
         >>> properties_after(age, is_list=False)
         {'unit': 'years'}
     """
-    ended = FACTS if is_list and before.is_list else FACTS | {"value_count"}
+    ended = FACTS if is_list and before.is_list else _ALL_FACTS
     return {name: value for name, value in before.properties.items() if name not in ended}
 
 
@@ -146,8 +148,7 @@ def facts_of(column: ColumnSchema) -> dict[str, Any]:
         {'cardinality': 9}
     """
     # In the column's order: that of a set changes from process to process, and with it an export's files.
-    facts = FACTS | {"value_count"}
-    found = {name: plain(value) for name, value in column.properties.items() if name in facts}
+    found = {name: plain(value) for name, value in column.properties.items() if name in _ALL_FACTS}
     return {name: value for name, value in found.items() if is_fact(name, value)}
 
 
