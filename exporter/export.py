@@ -31,6 +31,7 @@ from exporter.prove.recall import measure_recall
 from exporter.prove.served import prove_served
 from exporter.report.memory import expect_server_memory, folder_bytes, instance_memory
 from exporter.report.report import ExportReport
+from exporter.repository.contract_changes import contract_changes
 from exporter.repository.manifest import (
     Manifest,
     file_hashes,
@@ -273,6 +274,7 @@ def _export(
         if version is None:
             plan = _with_version(plan, next_version(repository, name))
         expect_free(repository, models, plan.published.version)
+        changes = contract_changes(repository, plan.published)
         with staging(repository, name) as stage:
             _write_models(_folders(stage, plan), writers)
             at_work("answer golden rows")
@@ -291,7 +293,8 @@ def _export(
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
     published = same is None
-    return _report(repository, plan, generation, proof, spare, recall, published=published)
+    report = _report(repository, plan, generation, proof, spare, recall, published=published)
+    return replace(report, changes=changes)
 
 
 def _expect_literal(repository: Path) -> None:

@@ -62,6 +62,7 @@ class ExportReport(metaclass=OwnNames):
         spare: tables with more rows than their columns have ids, in words.
         recall: of an index behind `NearestItems`, the share of the k nearest items that it finds, by
             the queries with which that was measured.
+        changes: the columns to which clients of the version before have to be adapted, in words.
 
     Example:
         >>> Path("report.html").write_text(report.to_html())  # doctest: +SKIP
@@ -76,6 +77,7 @@ class ExportReport(metaclass=OwnNames):
     published: bool = True
     spare: tuple[str, ...] = ()
     recall: Mapping[str, float] = field(default_factory=dict)
+    changes: tuple[str, ...] = ()
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -137,6 +139,13 @@ class ExportReport(metaclass=OwnNames):
                 f"Tables with more rows than the workflow has ids: {', '.join(self.spare)}. If the "
                 "network was trained with another workflow, its ids mean other values: train again, "
                 "or export that workflow.",
+            )
+        if self.changes:
+            remarks.insert(
+                0,
+                "Clients of the version before have to be adapted, since columns have changed: "
+                f"{'; '.join(self.changes)}. Ours encode as the new version says, and refuse a table of "
+                "another form.",
             )
         if not self.published:
             version = self.plan.published.version

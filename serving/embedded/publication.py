@@ -271,10 +271,17 @@ class LiveServer:
             if model.endswith(candidate_of("")[1:]):
                 shutil.rmtree(self.repository / model, ignore_errors=True)
 
+    def _is_lost(self) -> bool:
+        try:
+            self.administration.server_name(self.seconds)
+        except ProbeError:
+            return True
+        return False
+
     def _refusal(
         self, name: str, version: int, served: int | None, error: Exception
     ) -> ServerError:
-        state = "The server has no version of it."
+        state, lost = "The server has no version of it.", self._is_lost()
         if served is not None:
             try:
                 self.administration.probe(name, self.seconds)
@@ -288,6 +295,12 @@ class LiveServer:
             advice = (
                 "Name the folder that the server reads, in a shell with --repository, or export the "
                 "version there too; a server of another user needs to read its files."
+            )
+        elif lost:
+            advice = (
+                "The server has ended or does not answer. Publish again when it does: a server starts with "
+                "the version that the repository publishes, which is this one. If it ends again, go back: "
+                f"`ensemble rollback {name}`."
             )
         else:
             advice = (

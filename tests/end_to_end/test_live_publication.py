@@ -354,6 +354,33 @@ class TritonPythonModel(TritonPythonModel):
 """)
 
 
+def killing_once(repository, version):
+    """A step whose server is killed while it is loaded for the first time, as for lack of memory."""
+    killed = repository.with_name("killed")
+    with (repository / "live_nvt" / version / "model.py").open("a") as model:
+        model.write(f"""
+import os
+from pathlib import Path
+
+if not Path({str(killed)!r}).exists():
+    Path({str(killed)!r}).touch()
+    os.kill(os.getppid(), 9)
+""")
+
+
+def test_a_server_that_is_killed_in_a_publication_needs_no_rollback(repository):
+    export(repository, 1, 1)
+    with TritonServer(repository) as server:
+        export(repository, 2, 2)
+        sealed_again(killing_once, "live_nvt")(repository, "2")
+        with pytest.raises(ServerError, match="Publish again when it does") as refusal:
+            server.publish("live")
+        assert "publishes the version before it again" not in str(refusal.value)
+    with TritonServer(repository) as server:
+        expect_parity(server, 2)
+        assert server.publish("live") == 2
+
+
 @pytest.mark.flaky(reruns=0)
 def test_a_server_that_a_publication_ends_is_told_from_a_wrong_version(repository):
     export(repository, 1, 1)

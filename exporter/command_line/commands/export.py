@@ -139,6 +139,7 @@ def export(
         version=report.plan.published.version,
         generation=report.generation,
         published=report.published,
+        changes=report.changes,
         runtime=report.plan.pipeline.options.runtime,
         models=[model.name for model in report.plan.models],
         page=page,
