@@ -70,10 +70,10 @@ def _copied(
             # A config does not have all: neither the statistics of a Normalization that was adapted
             # nor attributes that were set later.
             return layer
-        config = layer.get_config()
-        if is_rounded:
-            config["dtype"] = policy
         try:
+            config = layer.get_config()
+            if is_rounded:
+                config["dtype"] = policy
             again = (kind or type(layer)).from_config(config)
         except (TypeError, ValueError, NotImplementedError) as error:
             # Keras recreates no Lambda; a layer without weights has little to gain.
@@ -94,6 +94,9 @@ def _copied(
         raise _not_recreated(tower, error, policy) from error
     if unlike := {layer.name for layer, other in made if not _is_alike(layer, other)}:
         return _copied(tower, policy, xla, shared | unlike)
+    for layer, other in made:  # a config does not say which variables alone are frozen
+        for one, its_copy in zip(layer.variables, other.variables, strict=False):
+            its_copy.trainable = one.trainable
     _check_same(tower, copy)
     return copy
 
