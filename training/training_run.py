@@ -82,7 +82,8 @@ def train(
         loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy". Of
             several outputs one for all, or output -> loss; an output without one is not trained. Several
             of an output, `{"click": ["binary_crossentropy", "mse"], "qty": "mae"}`, are added up, and
-            the report's `click_loss` is the last of them, as in Keras.
+            the report's `click_loss` is the last of them, as in Keras. Keras lets a short last batch
+            count as a full one in the loss of one output, such as `click_loss`, though not in `loss`.
         metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
             of each, or output -> metrics, or lists of metrics in their order. None for the area
             under the ROC curve of outputs that are probabilities, or their logits, by their loss. That is Keras'

@@ -114,6 +114,16 @@ def test_a_run_that_diverges_is_told_what_to_do(model, batches):
         train(model, batches(640, 64), optimizer=keras.optimizers.SGD(1e30))
 
 
+def test_a_mean_over_an_empty_list_is_named_as_a_cause_of_nan():
+    recent = keras.Input((3,), name="recent", dtype="int32")
+    x = keras.layers.Embedding(9, 4, mask_zero=True)(recent)
+    x = keras.layers.GlobalAveragePooling1D()(x)
+    model = keras.Model({"recent": recent}, keras.layers.Dense(1, "sigmoid")(x))
+    rows = {"recent": np.array([[1, 2, 0], [0, 0, 0]])}, np.ones((2, 1), "float32")
+    with pytest.raises(TrainingError, match="an empty list behind Embedding"):
+        train(model, rows)
+
+
 def test_no_room_is_told_with_sizes():
     """A batch whose vectors take 40 TB: of no machine."""
     model = keras.Sequential(

@@ -12,6 +12,7 @@ import numpy as np
 
 from loader import LoaderCheckpoint
 from training.errors import TrainingError
+from training.private import layers_of
 from training.run.data_check import first_nan, no_rows
 from training.run.label_values import LabelValues
 from training.run.rows import RowCount
@@ -161,10 +162,16 @@ class Watch(keras.callbacks.Callback):
             if found != ["the label"]:
                 advice += "Fill it in the workflow (ops.FillMissing), or leave the column out. "
             return f"{advice}Clip infinities (ops.Clip)."
-        return (
+        advice = (
             "Lower the learning rate, clip the gradients (clipnorm=1.0), and look for NaN or very "
             "large values in the inputs."
         )
+        if any(isinstance(x, keras.layers.GlobalAveragePooling1D) for x in layers_of(self.model)):
+            advice += (
+                " GlobalAveragePooling1D makes NaN of a row whose steps are all masked, such as an empty "
+                "list behind Embedding(mask_zero=True): give such lists an id that stands for none."
+            )
+        return advice
 
     def loss_curve(self) -> tuple[float, ...]:
         """Mean losses of intervals of equally many rows, from the running means that Keras logs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -70,10 +71,10 @@ def _copied(
             # A config does not have all: neither the statistics of a Normalization that was adapted
             # nor attributes that were set later.
             return layer
-        config = layer.get_config()
-        if is_rounded:
-            config["dtype"] = policy
         try:
+            config = layer.get_config()
+            if is_rounded:
+                config["dtype"] = policy
             again = (kind or type(layer)).from_config(config)
         except (TypeError, ValueError, NotImplementedError) as error:
             # Keras recreates no Lambda; a layer without weights has little to gain.
@@ -94,6 +95,7 @@ def _copied(
         raise _not_recreated(tower, error, policy) from error
     if unlike := {layer.name for layer, other in made if not _is_alike(layer, other)}:
         return _copied(tower, policy, xla, shared | unlike)
+    _freeze_alike(made)
     _check_same(tower, copy)
     return copy
 
@@ -107,6 +109,13 @@ def _not_recreated(layer: Any, error: Exception, policy: str | None) -> Training
         "activation, with def and @keras.saving.register_keras_serializable(); or set a dtype policy for "
         f"the model: keras.config.set_dtype_policy({policy!r}) before it is built."
     )
+
+
+def _freeze_alike(made: Sequence[tuple[Any, Any]]) -> None:
+    """Freeze the variables of copies as the layers' own: a config does not say which ones alone are frozen."""
+    for layer, other in made:
+        for own, copied in zip(layer.variables, other.variables, strict=False):
+            copied.trainable = own.trainable
 
 
 def _is_alike(layer: Any, made: Any) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training import compile_model, optimizers
+from training import TrainingError, compile_model, optimizers
 from training.split.compile import warn_of_repeated_rows
 
 
@@ -56,6 +56,15 @@ def test_optimizers_that_sum_repeated_rows_are_taken_in_silence(optimizer):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_repeated_rows(optimizer)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_a_fixed_scale_of_the_loss_that_keras_cannot_take_is_refused(built, split):
+    with pytest.raises(TrainingError, match=r"Received: SGD, for .*LossScaleOptimizer\("):
+        compile_model(built(), keras.optimizers.SGD(loss_scale_factor=8.0), split=split)
+    compile_model(built(), optimizers.SGD(loss_scale_factor=8.0), split=split)
+    dense = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    compile_model(dense, keras.optimizers.SGD(loss_scale_factor=8.0), split=split)
 
 
 def test_columns_that_the_model_does_not_take_are_left_out():

@@ -107,6 +107,47 @@ def test_a_layer_that_cannot_be_made_anew_is_told_of():
         compile_model(model, precision="bfloat16")
 
 
+class Weighed(keras.layers.Layer):
+    """A layer that Keras cannot make anew: it has no config, and a tensor as an argument."""
+
+    def __init__(self, factors, *, trained=False):
+        super().__init__(name="weighed")
+        self.factors = keras.Variable(factors) if trained else factors
+
+    def call(self, x):
+        return x * keras.ops.cast(self.factors, x.dtype)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_layer_without_a_config_computes_in_float32_or_is_told_of(trained):
+    keras.utils.set_random_seed(0)
+    user = keras.Input((1,), name="user", dtype="int64")
+    x = keras.layers.Dense(8, "relu")(layers.EmbeddingBag(50, 4)(user))
+    x = Weighed(tf.fill([8], 50.0), trained=trained)(x)
+    model = keras.Model({"user": user}, keras.layers.Dense(1)(x))
+    given = (model, optimizers.SGD(0.0), "mean_squared_error")
+    if trained:
+        with pytest.raises(TrainingError, match="Received: 'weighed' of Weighed: "):
+            compile_model(*given, precision="bfloat16")
+        return
+    compile_model(*given, precision="bfloat16")
+    rows = {"user": np.arange(64).reshape(-1, 1) % 50}, np.ones((64, 1), "float32")
+    (trained,) = model.fit(*rows, batch_size=64, verbose=0).history["loss"]
+    assert trained == pytest.approx(model.evaluate(*rows, verbose=0), rel=0.05)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("place", [-1, -2])
+def test_a_variable_that_is_frozen_alone_stays(batches, built, precision, place):
+    model = built()
+    model.layers[place].bias.trainable = False
+    before = [weight.numpy() for weight in model.weights]
+    compile_model(model, optimizers.SGD(0.5), precision=precision)
+    model.fit(batches(128, 64), verbose=0, shuffle=False)
+    for weight, old in zip(model.weights, before, strict=True):
+        assert np.array_equal(weight.numpy(), old) != weight.trainable
+
+
 def test_an_unknown_precision_is_refused(built):
     with pytest.raises(TrainingError, match=r"float32, bfloat16, float16\. Received: 'half'"):
         compile_model(built(), precision="half")
