@@ -85,6 +85,7 @@ def test_onnxruntime_is_told_not_to_report_its_use_before_it_is_imported(tmp_pat
     fake.write_text("import os\nraise SystemExit(os.environ['ORT_DISABLE_TELEMETRY'])\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "onnxruntime")
+    monkeypatch.delitem(sys.modules, BACKEND, raising=False)
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", sys)
     for start in (lambda: open_session(b""), lambda: import_module(BACKEND)):
         monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "")
