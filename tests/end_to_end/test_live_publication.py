@@ -178,16 +178,16 @@ def test_a_server_of_another_user_can_read_what_an_umask_would_close(repository)
 
 def test_parity_follows_a_rollback_and_a_refused_publication(repository):
     """Its requests for features go to the step that answers, under its other name or version."""
-    export(repository, 1, 1)
+    export(repository, 1, 1, runtime="onnx")
     with TritonServer(repository) as server:
-        export(repository, 2, 2)
+        export(repository, 2, 2, runtime="onnx")
         sealed_again(other_answers, "live")(repository, "2")
         with pytest.raises(ServerError, match="Version 1 continues to serve"):
             server.publish("live")
         assert ("live_nvt", 2) in loaded(server)
         expect_parity(server, 1)
         rollback(repository, "live")
-        export(repository, 2, 2)
+        export(repository, 2, 2, runtime="onnx")
         server.publish("live")
         expect_parity(server, 2)
         rollback(repository, "live")
@@ -424,7 +424,7 @@ def test_a_first_version_that_fails_after_it_took_over_does_not_serve(repository
 
 
 def test_a_server_that_cannot_take_a_version_is_named_without_a_rollback(repository, unwatched):
-    export(repository, 1, 1)
+    export(repository, 1, 1, runtime="onnx")
     with pytest.raises(ServerError, match=r"server at 127\.0\.0\.1:1 .*UNAVAILABLE") as refusal:
         LiveServer(repository, "127.0.0.1:1", "key").publish("live")
     assert "rollback" not in str(refusal.value)
@@ -436,11 +436,11 @@ def test_a_server_that_cannot_take_a_version_is_named_without_a_rollback(reposit
 
 
 def test_a_server_of_another_copy_of_the_repository_is_told(repository, tmp_path):
-    export(repository, 1, 1)
+    export(repository, 1, 1, runtime="onnx")
     copy = tmp_path / "copy"
     shutil.copytree(repository, copy)
     with TritonServer(copy, admin_key="key") as server:
-        export(repository, 2, 2)
+        export(repository, 2, 2, runtime="onnx")
         with pytest.raises(ServerError, match=r"reads another folder than this process") as refusal:
             LiveServer(repository, server.grpc_url, "key").publish("live")
         refusal.match("Version 1 continues to serve.*Name the folder that the server reads")

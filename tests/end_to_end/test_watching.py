@@ -4,7 +4,6 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ import promql_parser
 import pytest
 import yaml
 from generations import export
+from pipelines import PIPELINES
 from server_processes import commands, identity_of
 from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
@@ -50,12 +50,23 @@ COUNTERS = {
 
 
 @pytest.fixture(scope="module")
-def server(repository, tmp_path_factory):
+def pipeline():
+    return PIPELINES["movielens"]()
+
+
+@pytest.fixture(scope="module")
+def repository(pipeline, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("movielens")
+    export_tensorflow_ensemble(
+        pipeline.model, pipeline.workflow, "movielens", folder, pipeline.labels
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(repository):
     """A server of its own: a request of another file's test could be reported during these."""
-    own = tmp_path_factory.mktemp("watched")
-    for model in repository.glob("movielens*"):
-        shutil.copytree(model, own / model.name)
-    with TritonServer(own) as server:
+    with TritonServer(repository) as server:
         yield server
 
 
@@ -107,7 +118,7 @@ def when_counted(url, before, rows, labels):
         time.sleep(0.1)
 
 
-def test_inputs_are_counted_as_by_hand(server, connection, pipelines):
+def test_inputs_are_counted_as_by_hand(server, connection, pipeline):
     labels = {"model": "movielens", "version": "1"}
     before = scrape([server.metrics_url])
     connection.predict(ROWS)
@@ -116,14 +127,13 @@ def test_inputs_are_counted_as_by_hand(server, connection, pipelines):
     # A health check is not a client.
     assert server.is_ready()
     now = when_counted(server.metrics_url, before, 2 * ROWS.height, labels)
-    learnt = pipelines["movielens"].rows.filter(pl.col("userId") != 12345)
+    learnt = pipeline.rows.filter(pl.col("userId") != 12345)
     by_hand = counted_by_hand(pl.concat([ROWS, ROWS]), learnt)
     assert difference(now, before, labels) == (2 * ROWS.height, by_hand)
 
 
-def test_a_monitor_at_the_client_counts_the_same(connection, pipelines):
+def test_a_monitor_at_the_client_counts_the_same(connection, pipeline):
     """The same figures and names from the rows that are sent, for runtimes without Python."""
-    pipeline = pipelines["movielens"]
     monitor = SkewMonitor(pipeline.workflow, connection)
     monitor.add(ROWS)
     monitor.add(ROWS.head(1))
@@ -136,39 +146,32 @@ def test_a_monitor_at_the_client_counts_the_same(connection, pipelines):
 
 def test_a_step_with_metrics_ends_without_a_crash(repository, tmp_path):
     """A step writes a crash of its process to the log, also one after the server's last request."""
-    own, log = tmp_path / "models", tmp_path / "server.log"
-    for model in repository.glob("movielens*"):
-        shutil.copytree(model, own / model.name)
-    with TritonServer(own, log_file=log):
+    log = tmp_path / "server.log"
+    with TritonServer(repository, ["movielens_nvt"], log_file=log):
         pass
     written = log.read_text()
     assert "successfully unloaded 'movielens_nvt' version 1" in written
     assert "Fatal Python error" not in written
 
 
-def test_a_step_that_is_unloaded_is_not_silent(repository, tmp_path):
+def test_a_step_that_is_unloaded_is_not_silent(server):
     """The server keeps its metrics, so that an old time of its last report would be an alert for ever."""
-    own = tmp_path / "models"
-    for model in repository.glob("movielens*"):
-        shutil.copytree(model, own / model.name)
 
     def reported():
         return scrape([server.metrics_url]).value(ALIVE, model="movielens", version="1")
 
-    with TritonServer(own) as server:
-        assert abs(time.time() - reported()) < 60
-        server.unload("movielens")
-        deadline = time.monotonic() + 30
-        while not math.isnan(reported()):
-            assert time.monotonic() < deadline, "the unloaded step is reported as silent"
-            time.sleep(0.1)
-        server.load("movielens")
-        assert abs(time.time() - reported()) < 60
+    assert abs(time.time() - reported()) < 60
+    server.unload("movielens")
+    deadline = time.monotonic() + 30
+    while not math.isnan(reported()):
+        assert time.monotonic() < deadline, "the unloaded step is reported as silent"
+        time.sleep(0.1)
+    server.load("movielens")
+    assert abs(time.time() - reported()) < 60
 
 
 @pytest.mark.parametrize("dead", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_a_dead_instance_is_silent_beside_one_that_reports(pipelines, tmp_path, dead):
-    pipeline = pipelines["movielens"]
+def test_a_dead_instance_is_silent_beside_one_that_reports(pipeline, tmp_path, dead):
     serving = ServingOptions(preprocess_instances=2)
     export_tensorflow_ensemble(
         pipeline.model, pipeline.workflow, "two", tmp_path, pipeline.labels, serving=serving
@@ -177,7 +180,7 @@ def test_a_dead_instance_is_silent_beside_one_that_reports(pipelines, tmp_path, 
     def reported():
         return {s.labels["step"]: s.value for s in scrape([server.metrics_url]).find(ALIVE)}
 
-    with TritonServer(tmp_path) as server:
+    with TritonServer(tmp_path, ["two_nvt"]) as server:
         name = f"two_nvt_{dead}"
         assert sorted(reported()) == ["two_nvt_0", "two_nvt_1"]
         (killed,) = (
@@ -267,7 +270,7 @@ def test_every_metric_of_the_dashboard_and_of_the_alerts_exists(server):
 
 def test_failures_of_an_ensemble_are_compared_with_all_of_its_requests(tmp_path):
     """Triton counts requests to an ensemble under version 1, and failures under its own version too."""
-    export(tmp_path, 1, 2, max_rows=1)
+    export(tmp_path, 1, 2, max_rows=1, runtime="onnx")
     rules = yaml.safe_load((DOCKER / "prometheus-alerts.yml").read_text())["groups"][0]["rules"]
     (expression,) = [rule["expr"] for rule in rules if rule["alert"] == "RequestsFail"]
     groupings = set()

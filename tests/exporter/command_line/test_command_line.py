@@ -534,7 +534,9 @@ def test_a_plan_as_a_page_and_golden_rows(folder):
     ("words", "first"),
     [
         ("export alone --repository alone", "Ensemble alone, version 1"),
-        ("train train --output alone.keras", "    epoch    seconds"),
+        pytest.param(
+            "train train --output alone.keras", "    epoch    seconds", marks=pytest.mark.long
+        ),
     ],
 )
 def test_only_what_a_command_says_is_printed(folder, words, first):

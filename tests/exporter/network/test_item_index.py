@@ -1,6 +1,5 @@
 """A step in Python answers from a FAISS index: its lists are those of FAISS itself with the same file."""
 
-import subprocess
 import sys
 
 import faiss
@@ -23,8 +22,10 @@ from exporter import ExportError, NearestItems, ServingOptions, export_ensemble,
 from exporter.command_line.app import make_app
 from exporter.plan.config_pbtxt import read_config
 from serving import ClientError, EnsembleClient, ServerError, TritonServer, check_parity
+from training.errors import TrainingError
 from training.item_index import ItemIndex
 from training.item_vectors import ItemVectors
+from triton_models import nearest_items
 
 ITEMS, K = 2000, 5
 QUERIES = np.linspace(0, ITEMS - 1, 1000).astype("int64")
@@ -346,7 +347,7 @@ def ensemble(*arguments):
         ("distances.faiss", None, "by inner product"),
     ],
 )
-def test_what_is_no_index_of_the_items(workflow, tower, files, tmp_path, index, search, message):
+def test_what_is_no_index_of_the_items(files, tmp_path, index, search, message):
     vectors = np.array(pl.read_parquet(files["integers"])["vector"].to_list(), "float32")
     for name, made, count in (
         ("others", faiss.IndexFlatIP(WIDTH), 3),
@@ -357,8 +358,15 @@ def test_what_is_no_index_of_the_items(workflow, tower, files, tmp_path, index, 
     (tmp_path / "damaged.faiss").write_bytes((tmp_path / "others.faiss").read_bytes()[:-2])
     if index.endswith(".faiss"):
         index = tmp_path / index
-    network = NearestItems(tower, files["integers"], K, index, search)
-    with pytest.raises(ExportError, match=message):
+    with pytest.raises(TrainingError, match=message):
+        ItemIndex.of(ItemVectors.read(files["integers"]), index, search)
+
+
+def test_an_export_with_an_index_that_cannot_be_made_leaves_nothing(
+    workflow, tower, files, tmp_path
+):
+    network = NearestItems(tower, files["integers"], K, "NoSuchIndex")
+    with pytest.raises(ExportError, match="could not parse index string NoSuchIndex"):
         export_ensemble(network, workflow, "shop", tmp_path / "models", ["bought"])
     assert not (tmp_path / "models" / "shop").exists()
 
@@ -384,28 +392,18 @@ def test_a_fused_runtime_has_no_place_for_an_index(workflow, tower, files, tmp_p
     ],
 )
 def test_wrong_arguments(arguments, message):
-    from training.errors import TrainingError
-
     with pytest.raises(TrainingError, match=message):
         NearestItems("tower.keras", "items.parquet", 5, **arguments)
 
 
-def test_the_extra_is_named_where_it_is_missing(files):
-    program = (
-        "import sys; sys.modules['faiss'] = None\n"
-        "from training.item_index import ItemIndex\n"
-        "from training.item_vectors import ItemVectors\n"
-        f"items = ItemVectors.read({str(files['integers'])!r})\n"
-        "try: ItemIndex.of(items, 'Flat')\n"
-        "except Exception as error: print(type(error).__name__, error)\n"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert (
-        'TrainingError Expected the package faiss: pip install "parquet-to-triton[faiss]'
-        in told.stdout
-    )
+def test_the_extra_is_named_where_it_is_missing(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.delitem(sys.modules, "triton_models.nearest_items.search", raising=False)
+    monkeypatch.delattr(nearest_items, "search", raising=False)
+    with pytest.raises(
+        TrainingError, match=r'the package faiss: pip install "parquet-to-triton\[faiss\]'
+    ):
+        ItemIndex.of(ItemVectors.read(files["integers"]), "Flat")
 
 
 def test_a_list_of_a_nearby_vector_is_equal_and_another_is_not(tower, files):

@@ -163,7 +163,7 @@ def ids_alone(folder):
     )
 
 
-@pytest.mark.parametrize("inputs", [dict, list])
+@pytest.mark.parametrize("inputs", [dict, pytest.param(list, marks=pytest.mark.long)])
 def test_a_network_of_keras_own_layers_is_tied_until_its_file_is_read(
     inputs, first, second, data, tmp_path
 ):
@@ -272,7 +272,12 @@ def test_items_of_another_fit_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["in memory", "keras", pytest.param("savedmodel", marks=pytest.mark.long)]
+    "kind",
+    [
+        pytest.param("in memory", marks=pytest.mark.long),
+        "keras",
+        pytest.param("savedmodel", marks=pytest.mark.long),
+    ],
 )
 def test_items_of_another_training_are_refused(kind, tmp_path):
     """The widths are equal, and so is the fit."""

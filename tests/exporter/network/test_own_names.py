@@ -17,6 +17,11 @@ FEATURES = {
 }
 
 
+@pytest.fixture
+def export(written_once):
+    return written_once
+
+
 def names(signature):
     return {name: spec.dtype.name for name, spec in signature.structured_input_signature[1].items()}
 
@@ -35,11 +40,11 @@ def test_serving_default_is_the_network_in_plain_python(export, model, batch, pa
     np.testing.assert_array_equal(received, model.predict_on_batch(taken))
 
 
-def test_weights_are_not_written_twice(export):
+def test_weights_are_not_written_twice(export, tmp_path):
     sizes = []
-    for name, pack in (("packed", True), ("plain", False)):
-        report = export(name=name, serving=ServingOptions(pack=pack))
-        folder = report.paths[f"{name}_tf"] / "model.savedmodel" / "variables"
+    for pack in (True, False):
+        report = export(path=tmp_path / f"packed {pack}", serving=ServingOptions(pack=pack))
+        folder = report.paths["movies_tf"] / "model.savedmodel" / "variables"
         sizes.append(sum(path.stat().st_size for path in folder.glob("*.data-*")))
     assert abs(sizes[0] - sizes[1]) < 1000  # the names of the objects are in there
 

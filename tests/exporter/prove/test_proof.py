@@ -2,7 +2,6 @@
 
 import re
 from datetime import date
-from itertools import cycle
 
 import keras
 import numpy as np
@@ -75,9 +74,45 @@ def export_network(export, pipeline):
     return run
 
 
+# One of each reason; `make test-long` has the others, and each network alone.
+REFUSED = (POOLING, "means_without_a_guard", "string_lookup", "hashing_of_ids", "integer_lookup")
+REFUSED += ("bfloat16",)
+# Their tolerance, or rows that they refuse, would be those of the networks beside them.
+ALONE = ("mixed_precision", "unnormalised_numbers", "checked_by_itself", "bfloat16")
+
+
+def each(names, quick):
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+def beside_others(taken):
+    """The names of networks that a runtime takes, and that are proven in one export."""
+    return [
+        name
+        for name, reason in NETWORKS.items()
+        if name not in ALONE and taken(reason) and reason != "empty lists"
+    ]
+
+
+def of_two(names, runtimes):
+    """Half of the networks for each runtime."""
+    return [(runtimes[odd], [n for n in names if len(n) % 2 == odd]) for odd in (0, 1)]
+
+
+@pytest.fixture
+def export_together(export_network):
+    def run(names, *arguments, **options):
+        keras.utils.set_random_seed(0)
+        networks = {name: getattr(user_networks, name)() for name in names}
+        return export_network(user_networks.together(networks), *arguments, **options)
+
+    return run
+
+
 # Of the others it is seen when ONNX refuses a golden row, or has answered all.
 @pytest.mark.parametrize(
-    "name", [name for name, reason in NETWORKS.items() if reason not in (None, "empty lists")]
+    "name",
+    each([n for n, reason in NETWORKS.items() if reason not in (None, "empty lists")], ALONE),
 )
 def test_tensorflow_answers_what_onnx_cannot_express(name, export_network):
     report = export_network(name, "fused_tensorflow" if len(name) % 2 else "tensorflow")
@@ -85,7 +120,7 @@ def test_tensorflow_answers_what_onnx_cannot_express(name, export_network):
     assert {"zeros", "largest values"} <= {*report.proof.rows}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", each(NETWORKS, (*REFUSED, *ALONE)))
 def test_onnx_answers_a_network_or_says_who_does(name, export_network, tmp_path):
     runtime, reason = "fused_onnx" if len(name) % 2 else "onnx", NETWORKS[name]
     if reason is None:
@@ -97,7 +132,28 @@ def test_onnx_answers_a_network_or_says_who_does(name, export_network, tmp_path)
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    ("runtime", "names"),
+    of_two(beside_others(lambda reason: reason is None), ("onnx", "fused_onnx")),
+    ids=["onnx", "fused_onnx"],
+)
+def test_onnx_answers_networks_beside_each_other(runtime, names, export_together):
+    report = export_together(names, runtime, max_batch_size=16)
+    assert report.proof.asked == ("asked alone", "asked in one request", "joined by the server")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "names"),
+    of_two(beside_others(lambda reason: reason), ("tensorflow", "fused_tensorflow")),
+    ids=["tensorflow", "fused_tensorflow"],
+)
+def test_tensorflow_answers_networks_beside_each_other(runtime, names, export_together):
+    report = export_together(names, runtime)
+    assert report.proof.difference < 1e-5
+    assert {"zeros", "largest values"} <= {*report.proof.rows}
+
+
+@pytest.mark.parametrize("runtime", each(RUNTIMES, ("tensorflow", "fused_onnx")))
 def test_a_network_that_uses_the_other_rows_of_its_batch(runtime, export_network, tmp_path):
     """Joined requests are those of different clients."""
     with pytest.raises(
@@ -111,7 +167,10 @@ def test_a_network_that_uses_the_other_rows_of_its_batch(runtime, export_network
         export_network("softmax_over_the_batch", runtime)
 
 
-@pytest.mark.parametrize(("runtime", "batch"), [("onnx", 0), ("fused_onnx", 16)])
+@pytest.mark.parametrize(
+    ("runtime", "batch"),
+    [pytest.param("onnx", 0, marks=pytest.mark.long), ("fused_onnx", 16)],
+)
 def test_a_refused_network_leaves_the_repository_as_it_was(
     runtime, batch, export_network, tmp_path
 ):
@@ -123,7 +182,15 @@ def test_a_refused_network_leaves_the_repository_as_it_was(
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, cycle([0, 16, 16, 0]))))
+@pytest.mark.parametrize(
+    ("runtime", "batch"),
+    [
+        ("tensorflow", 0),
+        pytest.param("onnx", 16, marks=pytest.mark.long),
+        ("fused_onnx", 16),
+        pytest.param("fused_tensorflow", 0, marks=pytest.mark.long),
+    ],
+)
 def test_the_files_themselves_are_asked(runtime, batch, export_network, monkeypatch, tmp_path):
     """Weights that change after they were written are told from those that were."""
     network = user_networks.masked_average()

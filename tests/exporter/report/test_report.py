@@ -15,6 +15,11 @@ from serving.prove.parity import OutputParity, ParityReport
 from workflow import Workflow, ops
 
 
+@pytest.fixture
+def export(written_once):
+    return written_once
+
+
 def text_of(page):
     """The text of a page, which has to be as strict as XML once its head is cut off."""
     body = page[page.index("<body>") : page.index("</body>")] + "</body>"
@@ -111,8 +116,6 @@ def test_a_notebook_shows_a_part_of_a_page(export):
 def test_names_are_never_markup(runtime, export):
     data = rows().rename({"price": "<b>&price"})
     workflow = Workflow(["<b>&price"] >> ops.FillMissing(0.0) >> ops.Rename(name="price"))
-    import keras
-
     price = keras.Input((1,), name="price")
     network = keras.Model({"price": price}, keras.layers.Dense(1, name="score")(price))
     report = export(network, workflow.fit(data), labels=[], serving=ServingOptions(runtime))

@@ -19,6 +19,11 @@ pytestmark = pytest.mark.xdist_group("object_store")
 
 
 @pytest.fixture
+def export(written_once):
+    return written_once
+
+
+@pytest.fixture
 def to_store(export, link):
     def run(key="models", **options):
         return export(path=f"{link.url}/{key}", **{"storage_options": link.options, **options})

@@ -1,9 +1,7 @@
 """Joined requests as Triton's own backends pass them to the exported graphs, of which one is bad."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
+from importlib import import_module
 
 import numpy as np
 import onnxruntime
@@ -11,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from exporter import ServingOptions
+from training.network.onnx_session import open_session
 
 GENRES = np.array([["a", "b"], ["b", ""], ["", ""], ["a", ""]], object)
 LENGTHS = [2, 1, 0, 1]
@@ -18,6 +17,7 @@ SCALARS = {
     "userId": np.array([[1], [2], [3], [2]], np.int64),
     "price": np.array([[1.0], [2.0], [np.nan], [4.0]]),
 }
+BACKEND = "triton_models.backends.onnxruntime.model"
 BAD = [-1, 3, 2**62, -(2**63), 2**63 - 1]
 
 
@@ -79,34 +79,16 @@ def test_padded_lists_have_the_shape_that_the_native_tensorflow_backend_expects(
         assert [-1 if size is None else size for size in specs[tensor.name].shape] == [*tensor.dims]
 
 
-TOLD = """
-import os, sys
-from training.network.onnx_session import open_session
-
-sys.modules["triton_python_backend_utils"] = sys
-
-def backend():
-    import triton_models.backends.onnxruntime.model
-
-for start in (lambda: open_session(b""), backend):
-    os.environ.pop("ORT_DISABLE_TELEMETRY", None)
-    try:
-        start()
-    except SystemExit as told:
-        print(told)
-"""
-
-
-def test_onnxruntime_is_told_not_to_report_its_use_before_it_is_imported(tmp_path):
+def test_onnxruntime_is_told_not_to_report_its_use_before_it_is_imported(tmp_path, monkeypatch):
     """Answers of the exporter and of our backend, in whichever process they run."""
     fake = tmp_path / "onnxruntime.py"
     fake.write_text("import os\nraise SystemExit(os.environ['ORT_DISABLE_TELEMETRY'])\n")
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
-    done = subprocess.run(
-        [sys.executable, "-c", TOLD],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.split() == ["1", "1"], done.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "onnxruntime")
+    monkeypatch.delitem(sys.modules, BACKEND, raising=False)
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", sys)
+    for start in (lambda: open_session(b""), lambda: import_module(BACKEND)):
+        monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "")
+        monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+        with pytest.raises(SystemExit, match="1"):
+            start()

@@ -28,8 +28,8 @@ def test_every_runtime_is_implemented_and_in_the_guide():
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_requests_are_joined_where_a_batch_size_is_given(runtime, export):
-    by_name = configs(export(serving=BATCHED[runtime]))
+def test_requests_are_joined_where_a_batch_size_is_given(runtime, written_once):
+    by_name = configs(written_once(serving=BATCHED[runtime]))
     published = by_name["movies"]
     assert len(by_name) == (1 if RUNTIMES[runtime].is_fused else 3)
     for config in by_name.values():
@@ -45,8 +45,8 @@ def test_requests_are_joined_where_a_batch_size_is_given(runtime, export):
 
 
 @pytest.mark.parametrize("runtime", ONNX)
-def test_onnx_models_run_on_the_stock_backend(runtime, export):
-    for config in configs(export(serving=BATCHED[runtime])).values():
+def test_onnx_models_run_on_the_stock_backend(runtime, written_once):
+    for config in configs(written_once(serving=BATCHED[runtime])).values():
         if config.platform == "ensemble":
             continue
         assert config.backend == "onnxruntime"
@@ -59,32 +59,34 @@ def test_onnx_models_run_on_the_stock_backend(runtime, export):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_fused_model_and_an_ensemble_can_follow_each_other(runtime, export):
-    export(serving=ServingOptions(runtime="fused_onnx"))
-    report = export(version=2, serving=ServingOptions(runtime=runtime))
+def test_a_fused_model_and_an_ensemble_can_follow_each_other(runtime, written_once):
+    written_once(serving=ServingOptions(runtime="fused_onnx"))
+    report = written_once(version=2, serving=ServingOptions(runtime=runtime))
     assert verify(report.repository, "movies") == report.generation
     older = list(configs(report)["movies"].version_policy.specific.versions)
     assert older == ([1, 2] if runtime == "fused_onnx" else [2])
 
 
-def test_a_fused_model_may_not_take_the_place_of_a_step(export):
-    export()
+def test_a_fused_model_may_not_take_the_place_of_a_step(written_once):
+    written_once()
     with pytest.raises(ExportError, match="Expected movies_nvt to be what clients ask"):
-        export(name="movies_nvt", version=2, serving=ServingOptions(runtime="fused_onnx"))
+        written_once(name="movies_nvt", version=2, serving=ServingOptions(runtime="fused_onnx"))
 
 
-def test_few_versions_stay_loadable_if_so_asked(export):
+def test_few_versions_stay_loadable_if_so_asked(written_once):
     options = ServingOptions(runtime="fused_onnx", keep_versions=2)
     for version in (1, 2, 3):
-        report = export(version=version, serving=options)
+        report = written_once(version=version, serving=options)
     assert list(configs(report)["movies"].version_policy.specific.versions) == [2, 3]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_full_disk_leaves_the_old_version_as_it_was(runtime, export, tmp_path, full_disk):
+def test_a_full_disk_leaves_the_old_version_as_it_was(
+    runtime, export, written_once, tmp_path, full_disk
+):
     """Errors of writing by Python, by onnx and by TensorFlow are alike."""
     options = ServingOptions(runtime=runtime)
-    export(serving=options)
+    written_once(serving=options)
     before = tree(tmp_path)
     message = r"Expected to be able to write.*too large[^\[]*(try again|permissions of the disk)\.$"
     with full_disk(9_000), pytest.raises(ExportError, match=message):
@@ -93,13 +95,16 @@ def test_a_full_disk_leaves_the_old_version_as_it_was(runtime, export, tmp_path,
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_users_objects_are_not_changed(runtime, export):
+def test_the_users_objects_are_not_changed(runtime, export, tmp_path):
     pipeline = make_workflow()
+    pipeline.save(tmp_path / "before")
     network = models.mlp(get_embedding_sizes(pipeline), ["price"], max_embedding_dim=4)
     weights = [np.array(weight) for weight in network.get_weights()]
     config = network.get_config()
     dtypes = dict(pipeline.output_dtypes)
     export(network, pipeline, serving=BATCHED[runtime])
+    pipeline.save(tmp_path / "after")
+    assert tree(tmp_path / "before") == tree(tmp_path / "after")
     assert network.get_config() == config
     assert dict(pipeline.output_dtypes) == dtypes
     for before, after in zip(weights, network.get_weights(), strict=True):

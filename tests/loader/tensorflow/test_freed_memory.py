@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import polars as pl
+import pytest
 
 # Pages that the system gives for 20 blocks of 8 MB, each of which is freed before the next is taken.
 PAGES = """
@@ -49,5 +50,6 @@ def test_a_block_that_was_freed_is_taken_again(tmp_path):
     assert pages(tmp_path) < A_BLOCK
 
 
+@pytest.mark.long
 def test_the_environment_decides_where_it_says_so(tmp_path):
     assert pages(tmp_path, MALLOC_MMAP_THRESHOLD_="1048576") >= 20 * A_BLOCK

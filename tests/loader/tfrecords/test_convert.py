@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -64,6 +65,11 @@ def record(row):
     return example(**values)
 
 
+@cache
+def records(start, stop):
+    return [record(row) for row in rows(start, stop)]
+
+
 PARTS = {"a": (0, 50), "b": (50, 80)}
 
 
@@ -83,7 +89,7 @@ def shards(tmp_path):
     folder = tmp_path / "records"
     folder.mkdir()
     for number, (start, stop) in enumerate([(0, 700), (700, 700), (700, 10_200)]):
-        write(folder / f"{number}.tfrecord", map(record, rows(start, stop)))
+        write(folder / f"{number}.tfrecord", records(start, stop))
     return folder
 
 
@@ -113,13 +119,13 @@ def test_loader_and_workflow_read_it(shards, target):
 
 @pytest.mark.parametrize("given", [None, "GZIP"])
 def test_gzip_is_found(tmp_path, target, given):
-    path = write(tmp_path / "a.tfrecord.gz", map(record, rows(0, 50)), "GZIP")
+    path = write(tmp_path / "a.tfrecord.gz", records(0, 50), "GZIP")
     files = convert_tfrecords_to_parquet(path, target, compression_type=given)
     assert_frame_equal(read(files), frame(rows(0, 50)))
 
 
 def test_zlib_is_named(tmp_path, target):
-    path = write(tmp_path / "a.tfrecord", map(record, rows(0, 50)), "ZLIB")
+    path = write(tmp_path / "a.tfrecord", records(0, 50), "ZLIB")
     files = convert_tfrecords_to_parquet([path], target, compression_type="ZLIB")
     assert_frame_equal(read(files), frame(rows(0, 50)))
     with pytest.raises(LoaderError, match="whole TFRecords, not compressed"):
@@ -235,7 +241,7 @@ def test_a_feature_without_values_is_no_column(tmp_path, target):
 @pytest.mark.parametrize("cut", [1, 10, 1000])
 def test_a_truncated_file_is_refused(tmp_path, target, compression, cut):
     """TensorFlow reads a compressed file that lacks its last ten bytes as if it were whole."""
-    path = write(tmp_path / "a", map(record, rows(0, 2000)), compression)
+    path = write(tmp_path / "a", records(0, 2000), compression)
     os.truncate(path, path.stat().st_size - cut)
     with pytest.raises(LoaderError, match=f"{path}.*Copy the file again") as error:
         convert_tfrecords_to_parquet(path, target, compression_type=compression)
@@ -246,7 +252,7 @@ def test_a_truncated_file_is_refused(tmp_path, target, compression, cut):
 @pytest.mark.parametrize("size", [0, 3])
 def test_a_file_without_a_compressed_stream_is_refused(tmp_path, target, compression, size):
     """A writer that was killed leaves such a file, and TensorFlow takes it for one without records."""
-    path = write(tmp_path / "a", map(record, rows(0, 5)), compression)
+    path = write(tmp_path / "a", records(0, 5), compression)
     os.truncate(path, size)
     features = {"user": tf.io.FixedLenFeature([], tf.int64)}
     with pytest.raises(LoaderError, match=f"{path}.*Copy the file again"):
@@ -266,7 +272,7 @@ def test_a_file_that_ends_between_a_records_length_and_its_content(tmp_path, tar
 
 
 def test_a_file_of_several_gzip_parts_is_read(tmp_path, target):
-    parts = [write(tmp_path / n, map(record, rows(*r)), "GZIP") for n, r in PARTS.items()]
+    parts = [write(tmp_path / n, records(*r), "GZIP") for n, r in PARTS.items()]
     both = tmp_path / "both"
     both.write_bytes(b"".join(part.read_bytes() for part in parts))
     assert_frame_equal(read(convert_tfrecords_to_parquet(both, target)), frame(rows(0, 80)))
@@ -274,7 +280,7 @@ def test_a_file_of_several_gzip_parts_is_read(tmp_path, target):
 
 def test_a_file_of_several_zlib_parts_is_refused(tmp_path, target):
     """TensorFlow reads the first part alone."""
-    path = write(tmp_path / "a", map(record, rows(0, 50)), "ZLIB")
+    path = write(tmp_path / "a", records(0, 50), "ZLIB")
     path.write_bytes(path.read_bytes() * 2)
     with pytest.raises(LoaderError, match="bytes, and then part of a record or another stream"):
         convert_tfrecords_to_parquet(path, target, compression_type="ZLIB")
@@ -292,7 +298,7 @@ def test_part_of_a_record_that_was_compressed_is_refused(tmp_path, target, compr
 
 
 def test_a_changed_byte_is_refused(tmp_path, target):
-    path = write(tmp_path / "a", map(record, rows(0, 2000)))
+    path = write(tmp_path / "a", records(0, 2000))
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -448,7 +454,7 @@ def test_a_killed_call_goes_on(shards, target):
     assert not [*target.glob("*.parquet")]
     converted = target / ".converted" / "00001" / "part-00000.parquet"
     same = converted.stat().st_ino
-    write(shards / "0.tfrecord", map(record, rows(5, 10)))
+    write(shards / "0.tfrecord", records(5, 10))
     files = convert_tfrecords_to_parquet(f"{shards}/*", target)
     assert_frame_equal(read(files), frame([*rows(5, 10), *rows(700, 10_200)]))
     assert files[1].stat().st_ino == same  # It is the file of the killed call.
