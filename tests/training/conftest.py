@@ -75,6 +75,12 @@ def built():
     return _built
 
 
+@pytest.fixture(scope="session")
+def make_built():
+    """As `built`, for what is made once."""
+    return _built
+
+
 @pytest.fixture
 def losses():
     return _losses
@@ -90,6 +96,12 @@ def batches():
     return _batches
 
 
+@pytest.fixture(scope="session")
+def make_batches():
+    """As `batches`, for what is made once."""
+    return _batches
+
+
 @pytest.fixture
 def predict():
     return _predict
@@ -100,7 +112,17 @@ def sizes():
     return SIZES
 
 
-@pytest.fixture
-def model():
+def _model():
     keras.utils.set_random_seed(0)
     return models.mlp(SIZES, hidden=(16, 8))
+
+
+@pytest.fixture
+def model():
+    return _model()
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    """The maker of `model`, for what is made once."""
+    return _model

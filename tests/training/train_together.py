@@ -497,7 +497,7 @@ def several_classes():
         model, data.batch(10), data.batch(10), epochs=2, loss="categorical_crossentropy",
         metrics=["f1_score"], workers=workers,
     )  # fmt: skip
-    return dict(report.history)
+    return {"samples": report.samples, **report.history}
 
 
 def until_one_hangs(rows, result_of_first):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -193,12 +194,14 @@ class SplitStep:
             given = (y, self.parts.tower.output, weight)
             y, outputs, weight = keras.tree.map_structure(_one_row, given)
             ones = keras.tree.map_structure(_ones_like, (y, outputs, weight))
+            # Of the class: `train` gives the model a function that counts these rows for the report.
+            compute = partial(type(self.model).compute_metrics, self.model, None)
             if len(self.model.outputs) > 1:
                 self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight)
-            self.model.compute_metrics(None, y, outputs, sample_weight=weight)
+            compute(y, outputs, weight)
             self.model.reset_metrics()
             if self._exchange is not None:
-                expect_sums(self.model, lambda: self.model.compute_metrics(None, *ones))
+                expect_sums(self.model, lambda: compute(*ones))
                 self.model.reset_metrics()
             for variable, value in kept:  # of an epoch that is resumed
                 variable.assign(value)

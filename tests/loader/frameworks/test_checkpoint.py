@@ -75,11 +75,11 @@ def whole(folder, tmp_path_factory):
     return train(loader, tmp_path_factory.mktemp("whole"))
 
 
-# Batch 10 of each epoch is its last. 4: saved just then. 9: in between. 20: an epoch's end.
-@pytest.mark.parametrize("crash", [4, 9, 20])
-def test_an_interrupted_training_ends_with_the_very_same_model(make_prices, tmp_path, whole, crash):
-    with pytest.raises(KeyboardInterrupt):
-        train(make_prices(), tmp_path / "killed", [StopAfter(crash)])
+def test_an_interrupted_training_ends_with_the_very_same_model(make_prices, tmp_path, whole):
+    """After 4 batches, which were saved just then, 9, of which 8 were, and 20, an epoch's end."""
+    for saved, crash in ((0, 4), (4, 9), (8, 20)):
+        with pytest.raises(KeyboardInterrupt):
+            train(make_prices(seed=7 + saved), tmp_path / "killed", [StopAfter(crash - saved)])
     loader = make_prices(seed=99)  # the checkpoint's seed counts
     resumed = train(loader, tmp_path / "killed")
     assert_same(resumed, whole)
@@ -114,13 +114,6 @@ def test_steps_per_execution_and_map(make_prices, tmp_path):
     # After its last batches an epoch is not saved before it has been validated.
     assert seen == [(0, 0, 4), (0, 0, 8), (0, 0, 8), (1, 1, 4), (1, 1, 8), (1, 1, 8)]
     assert json.loads((tmp_path / "checkpoint.json").read_text())["epoch"] == 2
-
-
-def test_one_checkpoint_is_kept_and_a_finished_training_is_not_repeated(make_prices, tmp_path):
-    train(make_prices(), tmp_path, epochs=1)
-    assert len(list(tmp_path.glob("*.weights.h5"))) == 1
-    model = make_model()
-    assert LoaderCheckpoint(make_prices(), tmp_path).restore(model) == 1
 
 
 @pytest.mark.parametrize(
@@ -192,6 +185,11 @@ def saved(folder, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved")
     train(loader, path, epochs=1)
     return path
+
+
+def test_one_checkpoint_is_kept_and_a_finished_training_is_not_repeated(make_prices, saved):
+    assert len(list(saved.glob("*.weights.h5"))) == 1
+    assert LoaderCheckpoint(make_prices(), saved).restore(make_model()) == 1
 
 
 @pytest.fixture
@@ -335,15 +333,14 @@ def test_of_two_runs_with_one_folder_the_second_ends_and_the_checkpoint_is_whole
     train(make_prices(), tmp_path)  # resumes
 
 
-def test_another_model(make_prices, tmp_path):
-    train(make_prices(), tmp_path, epochs=1)
+def test_another_model(make_prices, damaged):
     price = keras.Input((1,), name="price")
     other = keras.Model(price, keras.layers.Dense(7)(keras.layers.Dense(7)(price)))
     other.compile("adam", "mse")
     with pytest.raises(
         LoaderError, match=r"Expected the model of the checkpoint .*units=\d.* Received: .*units=7"
     ):
-        LoaderCheckpoint(make_prices(), tmp_path).restore(other)
+        LoaderCheckpoint(make_prices(), damaged).restore(other)
 
 
 def test_epochs_that_are_not_the_loaders(make_prices, tmp_path):

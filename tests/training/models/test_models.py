@@ -168,42 +168,53 @@ def test_arguments_that_make_no_sense(sizes, options, message):
         models.mlp(sizes, **options)
 
 
-SEED_002 = Schema(
-    [ColumnSchema("label", "int8", tags=("target",))]
-    + [ColumnSchema(f"n{number}", "float32", tags=("continuous",)) for number in range(10)]
-    + [
-        ColumnSchema(
-            f"c{number}",
-            "int32",
-            number < 3,
-            tags=("categorical",),
-            properties={"cardinality": 10 + number},
-        )
-        for number in range(40)
-    ]
-)
+def schema_of(numbers, ids):
+    """A label, numbers, and ids, of which the first three are lists."""
+    return Schema(
+        [ColumnSchema("label", "int8", tags=("target",))]
+        + [ColumnSchema(f"n{number}", "float32", tags=("continuous",)) for number in range(numbers)]
+        + [
+            ColumnSchema(
+                f"c{number}",
+                "int32",
+                number < 3,
+                tags=("categorical",),
+                properties={"cardinality": 10 + number},
+            )
+            for number in range(ids)
+        ]
+    )
+
+
+SEED_002 = schema_of(10, 40)
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "numbers", "ids"),
     [
-        models.mlp,
-        models.wide_and_deep,
-        lambda schema: models.dlrm(schema, embedding_dim=8),
-        lambda schema: models.dcn(schema, rank=4),
-        lambda schema: models.two_tower(
-            schema,
-            query=[name for name in schema.names if name < "c5" and name != "label"],
-            candidate=[name for name in schema.names if name >= "c5" and name != "label"],
+        (models.mlp, 10, 40),
+        (models.wide_and_deep, 2, 7),
+        (lambda schema: models.dlrm(schema, embedding_dim=8), 2, 7),
+        (lambda schema: models.dcn(schema, rank=4), 2, 7),
+        (
+            lambda schema: models.two_tower(
+                schema,
+                query=[name for name in schema.names if name < "c5" and name != "label"],
+                candidate=[name for name in schema.names if name >= "c5" and name != "label"],
+            ),
+            2,
+            7,
         ),
     ],
+    ids=["mlp", "wide_and_deep", "dlrm", "dcn", "two_tower"],
 )
-def test_every_model_takes_a_schema_and_is_saved_and_loaded(make, tmp_path):
-    model = make(SEED_002)
+def test_every_model_takes_a_schema_and_is_saved_and_loaded(make, numbers, ids, tmp_path):
+    schema = schema_of(numbers, ids)
+    model = make(schema)
     names = set(described(model))
-    assert len(names) == 10 + 37 + 2 * 3
+    assert len(names) == numbers + ids - 3 + 2 * 3
     assert "label" not in names
-    features = batch_of(SEED_002, 5)
+    features = batch_of(schema, 5)
     answer = model(features).numpy()
     assert answer.shape == (5, 1)
     assert ((answer > 0) & (answer < 1)).all()
@@ -315,7 +326,8 @@ def test_two_towers_learn_in_16_bits_from_rows_without_a_feature(precision):
     genres = np.arange(lengths.sum())[:, None] % 22, lengths
     data = tf.data.Dataset.from_tensors(({"userId": user, "genres": genres}, user % 2))
     optimizer = keras.optimizers.Adam(0.02)
-    report = train(model, data.repeat(100), precision=precision, optimizer=optimizer)
+    settings = {"precision": precision, "optimizer": optimizer, "metrics": []}
+    report = train(model, data.repeat(100), **settings)
     assert np.isfinite(report.loss_curve).all()
     assert report.loss_curve[-1] < 0.5 * report.loss_curve[0]
 

@@ -1,5 +1,8 @@
 """Several losses of one output: their sum is learnt, or they are refused."""
 
+import itertools
+from functools import cache
+
 import keras
 import numpy as np
 import pytest
@@ -22,27 +25,30 @@ def network(form, names=tuple(Y)):
 
 def parts(model):
     """The three losses, by numpy."""
-    predicted = model.predict(X, verbose=0)
-    click, qty = predicted.values() if isinstance(predicted, dict) else predicted
+    predicted = model(X)
+    predicted = predicted.values() if isinstance(predicted, dict) else predicted
+    click, qty = (tensor.numpy() for tensor in predicted)
     entropy = -np.log(np.where(Y["click"] > 0, click, 1 - click))
     return entropy, (click - Y["click"]) ** 2, np.abs(qty - Y["qty"])
 
 
-@pytest.mark.parametrize("form", ["dict", pytest.param("list", marks=pytest.mark.long)])
-@pytest.mark.parametrize("split", [True, False], ids=["split", "keras"])
-@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "by name"])
+WEIGHTS = {
+    "none": (None, (1, 1, 1)),
+    "one for both": ({"click": 0.5}, (0.5, 0.5, 1)),
+    "of each": ({"click": [0.5, 2], "qty": 3}, (0.5, 2, 3)),
+    "in order": ([(0.5, None), 3.0], (0.5, 1, 3)),
+}
+# Each of the ways to give losses and weights once, with another step.
+USUAL = [("dict", True, True, "of each"), ("dict", False, False, "in order")]
+EVERY = itertools.product(["dict", "list"], [True, False], [True, False], WEIGHTS)
+
+
 @pytest.mark.parametrize(
-    ("weights", "each"),
-    [
-        pytest.param(None, (1, 1, 1), marks=pytest.mark.long),
-        pytest.param({"click": 0.5}, (0.5, 0.5, 1), marks=pytest.mark.long),
-        ({"click": [0.5, 2], "qty": 3}, (0.5, 2, 3)),
-        ([(0.5, None), 3.0], (0.5, 1, 3)),
-    ],
-    ids=["none", "one for both", "of each", "in order"],
+    ("form", "split", "in_order", "weighted"),
+    [*USUAL, *(pytest.param(*each, marks=pytest.mark.long) for each in EVERY if each not in USUAL)],
 )
-def test_losses_of_one_of_several_outputs_are_added_up(form, split, in_order, weights, each):
-    model = network(form)
+def test_losses_of_one_of_several_outputs_are_added_up(form, split, in_order, weighted):
+    model, (weights, each) = network(form), WEIGHTS[weighted]
     y = Y if form == "dict" else tuple(Y.values())
     expected = sum(w * part.mean() for w, part in zip(each, parts(model), strict=True))
     report = train(
@@ -56,13 +62,19 @@ def test_losses_of_one_of_several_outputs_are_added_up(form, split, in_order, we
     assert "qty_auc" not in report.history
 
 
+@cache
+def trained_by_keras():
+    model = network("dict")
+    model.compile("sgd", LOSSES)
+    model.fit(X, Y, verbose=0, batch_size=32)
+    return model.get_weights()
+
+
 @pytest.mark.parametrize("split", [True, False], ids=["split", "keras"])
 def test_the_weights_after_training_are_those_of_keras(split):
-    own, other = network("dict"), network("dict")
+    own = network("dict")
     train(own, (X, Y), loss=LOSSES, split=split, optimizer="sgd", metrics=[])
-    other.compile("sgd", LOSSES)
-    other.fit(X, Y, verbose=0, batch_size=32)
-    for one, expected in zip(own.get_weights(), other.get_weights(), strict=True):
+    for one, expected in zip(own.get_weights(), trained_by_keras(), strict=True):
         np.testing.assert_allclose(one, expected, rtol=0, atol=1e-6)
 
 
@@ -83,8 +95,9 @@ def test_rows_are_weighed_by_class_in_each_loss_of_an_output():
 @pytest.mark.parametrize("order", [1, -1])
 def test_labels_that_one_of_the_losses_does_not_take_are_found(order):
     wrong = {**Y, "click": Y["click"] * 3}
+    loss = {**LOSSES, "click": LOSSES["click"][::order]}
     with pytest.raises(TrainingError, match=r"labels from 0 to 1 .* in 'click'\. Received: 3\."):
-        train(network("dict"), (X, wrong), loss={**LOSSES, "click": LOSSES["click"][::order]})
+        train(network("dict"), (X, wrong), loss=loss, metrics=[], optimizer="sgd")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +134,7 @@ def test_several_losses_of_the_only_output_are_refused(loss, form, split):
 @pytest.mark.parametrize("split", [True, False], ids=["split", "keras"])
 def test_keras_adds_up_the_losses_of_an_output_with_a_name(split):
     model = network("dict", ["click"])
-    predicted = model.predict(X, verbose=0)["click"]
+    predicted = model(X)["click"].numpy()
     entropy = -np.log(np.where(Y["click"] > 0, predicted, 1 - predicted)).mean()
     compile_model(model, "sgd", {"click": LOSSES["click"]}, split=split)
     found = model.evaluate(X, {"click": Y["click"]}, verbose=0, return_dict=True)["loss"]
@@ -130,7 +143,7 @@ def test_keras_adds_up_the_losses_of_an_output_with_a_name(split):
 
 def test_the_sum_as_one_function_is_learnt():
     model = network("one", ["click"])
-    predicted = model.predict(X, verbose=0)
+    predicted = model(X).numpy()
     entropy = -np.log(np.where(Y["click"] > 0, predicted, 1 - predicted)).mean()
 
     def both(y, y_pred):

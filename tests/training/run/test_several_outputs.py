@@ -15,36 +15,48 @@ X = {"a": RNG.random((256, 1)).astype("float32")}
 LABELS = {"click": (X["a"] > 0.5).astype("float32"), "buy": (X["a"] < 0.5).astype("float32")}
 
 
+# Metrics and an optimizer that cost little, where no assertion is about them.
+CHEAP = {"metrics": [], "optimizer": "sgd"}
+LONG = pytest.mark.long
+# Each option is tried once with names and once in order; the rest of the pairs takes longer.
+CROSSED = [(True, True), (False, False)]
+PAIRS = [*CROSSED, *(pytest.param(*pair, marks=LONG) for pair in ((True, False), (False, True)))]
+
+
 def make_model(named):
     a = keras.Input((1,), name="a")
     outputs = [keras.layers.Dense(1, "sigmoid", name=name)(a) for name in LABELS]
     return keras.Model({"a": a}, dict(zip(LABELS, outputs, strict=True)) if named else outputs)
 
 
+def predicted_by(model, named):
+    """The predictions of each output, by its name."""
+    found = model(X)
+    found = found if named else dict(zip(LABELS, found, strict=True))
+    return {name: tensor.numpy() for name, tensor in found.items()}
+
+
 @pytest.mark.parametrize(
     ("named", "metrics", "names"),
     [
-        pytest.param(True, None, ["auc"], marks=pytest.mark.long),
+        pytest.param(True, None, ["auc"], marks=LONG),
         (False, ["auc", "accuracy"], ["accuracy", "auc"]),
-        pytest.param(
-            True, [keras.metrics.AUC(name="area", curve="PR")], ["area"], marks=pytest.mark.long
-        ),
-        (False, [keras.metrics.AUC(name="area", curve="PR")], ["area"]),
-        (True, (), []),
+        pytest.param(True, [keras.metrics.AUC(name="area", curve="PR")], ["area"], marks=LONG),
+        (False, [keras.metrics.BinaryAccuracy(name="high", threshold=0.9)], ["high"]),
+        pytest.param(True, (), [], marks=LONG),
     ],
     ids=["default", "names", "object", "object, list", "none"],
 )
 def test_each_output_has_every_metric(named, metrics, names):
     model = make_model(named)
     y = LABELS if named else tuple(LABELS.values())
-    report = train(model, (X, y), (X, y), epochs=2, metrics=metrics)
+    report = train(model, (X, y), (X, y), epochs=2, metrics=metrics, optimizer="sgd")
     made = [f"{output}_{name}" for output in ("buy", "click") for name in [*names, "loss"]]
     assert sorted(report.history) == sorted(
         [*made, "loss", *(f"val_{n}" for n in made), "val_loss"]
     )
     assert report.samples == 512
-    score = model.predict(X, verbose=0)
-    score = score if named else dict(zip(LABELS, score, strict=True))
+    score = predicted_by(model, named)
     for name, label in LABELS.items() if "accuracy" in names else ():
         right = ((score[name] > 0.5) == label).mean()
         assert report.history[f"val_{name}_accuracy"][-1] == pytest.approx(right)
@@ -62,16 +74,13 @@ def test_a_metric_of_a_function_of_the_user_is_never_another_one():
         train(make_model(True), (X, LABELS), metrics=[make(mean_squared_error, name="mine")])
     model = make_model(True)
     each = {name: [make(mean_squared_error, name="mine")] for name in LABELS}
-    report = train(model, (X, LABELS), (X, LABELS), metrics=each)
-    for name, score in model.predict(X, verbose=0).items():
+    report = train(model, (X, LABELS), (X, LABELS), metrics=each, optimizer="sgd")
+    for name, score in predicted_by(model, True).items():
         expected = 10 * np.abs(LABELS[name] - score).mean()
         assert report.history[f"val_{name}_mine"] == pytest.approx([expected], rel=1e-5)
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
-@pytest.mark.parametrize(
-    "xla", [pytest.param(False, marks=pytest.mark.long), True], ids=["", "xla"]
-)
+@pytest.mark.parametrize(("named", "xla"), PAIRS)
 def test_the_split_step_trains_several_outputs_as_keras_does(named, xla):
     """Twice, since Keras makes most metrics in their first use."""
     y = LABELS if named else tuple(LABELS.values())
@@ -80,7 +89,7 @@ def test_the_split_step_trains_several_outputs_as_keras_does(named, xla):
         keras.utils.set_random_seed(3)
         model = make_model(named)
         losses = {"click": "binary_crossentropy", "buy": "mse"}
-        metrics = {"click": ["auc"], "buy": ["mae"]}
+        metrics = {"click": ["accuracy"], "buy": ["mae"]}
         weights = {"click": 1.0, "buy": 0.5}
         compile_model(model, "adagrad", losses, metrics=metrics, loss_weights=weights, **settings)
         runs = [model.fit(X, y, batch_size=100, verbose=0, shuffle=False).history for _ in "ab"]
@@ -94,7 +103,7 @@ def test_the_split_step_trains_several_outputs_as_keras_does(named, xla):
         np.testing.assert_allclose(own, others, rtol=0, atol=1e-6)
 
 
-@pytest.mark.long
+@LONG
 def test_several_outputs_in_16_bits():
     """The precision of the split step, which several outputs have if they ask for it."""
     report, _ = measured(True, AMOUNT, loss={"click": "binary_crossentropy", "buy": "mse"})
@@ -137,7 +146,7 @@ def test_a_loader_of_one_label_is_told_with_its_name():
     with pytest.raises(TrainingError, match=r"labels 'click', 'buy' .*Received: 1, 'click'\."):
         train(make_model(named=True), loader)
     loader = KerasSequenceLoader(data, label_names=["buy", "click"], **columns)
-    assert train(make_model(named=True), loader).samples == 256
+    assert train(make_model(named=True), loader, **CHEAP).samples == 256
 
 
 @pytest.mark.parametrize("y", [{"other": CLICK}, {}], ids=["another name", "none"])
@@ -152,7 +161,7 @@ def test_the_label_of_one_output_with_a_name():
     a = keras.Input((1,), name="a")
     model = keras.Model({"a": a}, {"click": keras.layers.Dense(1, "sigmoid")(a)})
     for y in (CLICK, (CLICK,), {"click": CLICK}):
-        assert train(model, (X, y)).samples == 256
+        assert train(model, (X, y), **CHEAP).samples == 256
 
 
 @pytest.mark.parametrize(
@@ -184,23 +193,21 @@ def measured(named, data, **settings):
     """The report of a step that changes nothing, and the predictions."""
     keras.utils.set_random_seed(3)
     model = make_model(named)
-    predictions = model.predict(X, verbose=0)
-    predictions = predictions if named else dict(zip(LABELS, predictions, strict=True))
+    predictions = predicted_by(model, named)
     data = (X, data if named else tuple(data.values()))
     return train(model, data, optimizer=optimizers.SGD(0.0), **settings), predictions
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
+@pytest.mark.parametrize(("named", "in_order"), PAIRS)
 @pytest.mark.parametrize(
     ("weights", "buy"),
     [
-        pytest.param(None, 1.0, marks=pytest.mark.long),
+        pytest.param(None, 1.0, marks=LONG),
         ({"buy": 0.25}, 0.25),
-        pytest.param([1.0, 0.25], 0.25, marks=pytest.mark.long),
+        pytest.param([1.0, 0.25], 0.25, marks=LONG),
     ],
     ids=["none", "of one", "in order"],
 )
-@pytest.mark.parametrize("in_order", [True, False], ids=["losses in order", "by name"])
 def test_each_output_has_its_own_loss_and_metrics(named, weights, buy, in_order):
     losses = {"buy": "mean_squared_error", "click": keras.losses.BinaryCrossentropy()}
     report, predicted = measured(
@@ -223,9 +230,9 @@ def test_each_output_has_its_own_loss_and_metrics(named, weights, buy, in_order)
     )
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
-@pytest.mark.parametrize("second", [["mean_absolute_error"], None], ids=["both", "one"])
-def test_a_list_of_lists_has_the_metrics_of_each_output(named, second):
+@pytest.mark.parametrize(("named", "both"), PAIRS)
+def test_a_list_of_lists_has_the_metrics_of_each_output(named, both):
+    second = ["mean_absolute_error"] if both else None
     report, predicted = measured(named, LABELS, metrics=[["accuracy"], second])
     expected = {"click_accuracy": ((predicted["click"] > 0.5) == LABELS["click"]).mean()}
     if second:
@@ -239,10 +246,18 @@ def test_auc_is_measured_of_probabilities(named):
     losses = {"click": "binary_focal_crossentropy", "buy": "huber"}
     report, _ = measured(named, AMOUNT, loss=losses)
     assert set(report.history) == {"click_auc", "click_loss", "buy_loss", "loss"}
+
+
+def test_auc_is_not_measured_of_other_numbers():
+    losses = {
+        "name": "mse",
+        "function": keras.losses.mean_squared_error,
+        "object": keras.losses.MeanSquaredError(),
+    }
     a = keras.Input((1,), name="a")
-    model = keras.Model({"a": a}, keras.layers.Dense(1)(a))
-    for loss in ("mse", keras.losses.mean_squared_error, keras.losses.MeanSquaredError()):
-        assert set(train(model, (X, AMOUNT["buy"]), loss=loss).history) == {"loss"}
+    model = keras.Model({"a": a}, {name: keras.layers.Dense(1, name=name)(a) for name in losses})
+    report = train(model, (X, dict.fromkeys(losses, AMOUNT["buy"])), loss=losses, optimizer="sgd")
+    assert set(report.history) == {"loss", "name_loss", "function_loss", "object_loss"}
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
@@ -251,19 +266,17 @@ def test_an_output_without_a_loss_is_not_trained(named):
     before = model.get_layer("buy").get_weights()
     y = LABELS if named else tuple(LABELS.values())
     with pytest.warns(UserWarning, match="Gradients do not exist"):
-        train(model, (X, y), loss={"click": "binary_crossentropy"})
+        train(model, (X, y), loss={"click": "binary_crossentropy"}, **CHEAP)
     for old, new in zip(before, model.get_layer("buy").get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["dict", "list"])
-@pytest.mark.parametrize("kind", ["arrays", "dataset"])
-def test_rows_are_weighed_by_the_label_of_an_output(named, kind):
+@pytest.mark.parametrize(("named", "is_dataset"), PAIRS)
+def test_rows_are_weighed_by_the_label_of_an_output(named, is_dataset):
     model = make_model(named)
-    predicted = model.predict(X, verbose=0)
-    predicted = predicted if named else dict(zip(LABELS, predicted, strict=True))
+    predicted = predicted_by(model, named)
     y = LABELS if named else tuple(LABELS.values())
-    data = (X, y) if kind == "arrays" else tf.data.Dataset.from_tensors((X, y))
+    data = tf.data.Dataset.from_tensors((X, y)) if is_dataset else (X, y)
     weights = {"click": {0: 0.5, 1: 20.0}}
     report = train(model, data, optimizer=optimizers.SGD(0.0), class_weight=weights, metrics=[])
     expected = (np.where(CLICK > 0, 20.0, 0.5) * entropies(predicted["click"])).mean()
@@ -323,5 +336,5 @@ def test_an_output_without_a_label_is_trained_in_a_model_of_the_others():
         train(model, (X, {"click": CLICK}))
     clicks = keras.Model(model.input, {"click": model.output["click"]})
     before = model.get_layer("click").get_weights()[0]
-    train(clicks, (X, {"click": CLICK}), optimizer="sgd")
+    train(clicks, (X, {"click": CLICK}), **CHEAP)
     assert not np.array_equal(model.get_layer("click").get_weights()[0], before)
