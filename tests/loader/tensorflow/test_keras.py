@@ -103,7 +103,7 @@ def test_predict_gives_one_output_a_row_in_order(model, valid):
 
 @pytest.mark.parametrize("arguments", [{"run_eagerly": True}, {"steps_per_execution": 3}])
 def test_other_ways_to_run_steps(train, arguments):
-    model = make_model(**arguments)
+    model = make_model(optimizer="sgd", metrics=None, **arguments)
     seen = []
 
     class Watch(keras.callbacks.Callback):
@@ -147,7 +147,8 @@ def test_class_weight(model, train):
     assert history["loss"] == [0.0]
 
 
-def test_a_gradient_tape_loop(model, train):
+def test_a_gradient_tape_loop(model, make):
+    train = make(cont_names=[], batch_size=250)
     optimizer = keras.optimizers.Adam(0.01)
     losses = []
     for _ in range(3):
@@ -157,10 +158,11 @@ def test_a_gradient_tape_loop(model, train):
             gradients = tape.gradient(loss, model.trainable_variables)
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             losses.append(float(loss))
-    assert np.mean(losses[-10:]) < np.mean(losses[:10])
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
 
 
 def test_checkpoint_in_the_midst_of_fit_resumes(make, model, users):
+    model.compile("sgd", "mse")
     loader = make(cont_names=[], batch_size=100)
     states = []
 
@@ -176,7 +178,17 @@ def test_checkpoint_in_the_midst_of_fit_resumes(make, model, users):
     assert users(resumed) == users(make(cont_names=[], batch_size=100))[400:]
 
 
-@pytest.mark.parametrize("count", [0, 2, 99, -1, np.int64(3), tf.constant(3, tf.int64)])
+@pytest.mark.parametrize(
+    "count",
+    [
+        0,
+        pytest.param(2, marks=pytest.mark.long),
+        99,
+        -1,
+        pytest.param(np.int64(3), marks=pytest.mark.long),
+        tf.constant(3, tf.int64),
+    ],
+)
 def test_parts_of_the_data_know_their_length(valid, count):
     whole = [*range(len(valid))]
     mapped = valid.map(lambda x, y: (x, y, tf.ones_like(y)))
@@ -190,6 +202,7 @@ def test_parts_of_the_data_know_their_length(valid, count):
 
 def test_a_part_is_trained_on_without_a_warning(model, train, valid):
     # Keras warns that data ran out if it has not known the length; warnings are errors here.
+    model.compile("sgd", "mse")
     history = model.fit(
         train.take(3), validation_data=valid.skip(1), epochs=2, verbose=0, shuffle=False
     )

@@ -50,6 +50,10 @@ def folder(made, tmp_path):
         yield tmp_path
 
 
+# A metric and an optimizer that cost little, where no assertion is about them.
+CHEAP = "--metric accuracy --optimizer sgd"
+
+
 def run(arguments):
     return CliRunner().invoke(make_app(), ["train", *arguments.split()])
 
@@ -68,15 +72,15 @@ def trained(path):
 @pytest.mark.parametrize(
     ("options", "layers"),
     [
-        ("--model wide_and_deep --hidden 8,4", {"wide", "hidden_2"}),
+        (f"--model wide_and_deep --hidden 8,4 {CHEAP}", {"wide", "hidden_2"}),
         pytest.param(
             "--model dlrm --hidden 8 --optimizer adagrad", {"top_1"}, marks=pytest.mark.long
         ),
         pytest.param(
             "--model dcn --hidden 8 --dropout 0.1", {"hidden_1_dropout"}, marks=pytest.mark.long
         ),
-        ("--model mlp --model-option output_name=clicked", {"clicked"}),
-        ("--model two_tower --query user --query age --precision bfloat16", set()),
+        (f"--model mlp --model-option output_name=clicked {CHEAP}", {"clicked"}),
+        (f"--model two_tower --query user --query age --precision bfloat16 {CHEAP}", set()),
     ],
 )
 def test_a_model_by_its_name(options, layers):
@@ -91,7 +95,7 @@ def test_a_model_by_its_name(options, layers):
 def test_a_softmax_over_items(catalogue):
     items = pl.read_parquet("train/*.parquet").select("tags", "age", "user").unique("user")
     items.write_parquet("items.parquet")
-    words = f"--query tags --query age --softmax user {catalogue} --temperature 0.2"
+    words = f"--query tags --query age --softmax user {catalogue} --temperature 0.2 --optimizer sgd"
     text = done(f"train --model two_tower --batch-size 1000 --embedding-dim 4 {words} --json")
     found = json.loads(text)
     assert found["network"] == "model.keras"
@@ -115,7 +119,7 @@ def test_a_transformer_over_a_sequence(folder):
     workflow.fit_transform_to_parquet(table, folder / "sequences")
     workflow.save("sessions")
     words = "--sequence recent --target item --embedding-dim 8 --hidden 8 --batch-size 500"
-    done(f"sequences --workflow sessions --model bst {words}")
+    done(f"sequences --workflow sessions --model bst {words} {CHEAP}")
     model = trained("model.keras")
     assert model.input["recent"].shape == (None, 4)
 
@@ -126,7 +130,7 @@ def test_the_options_reach_the_run():
     options = (
         "--optimizer sgd --learning-rate 0.5 --class-weight 1=3 --loss binary_focal_crossentropy"
     )
-    done(f"train --batch-size 500 --hidden 8 --seed 5 --epochs 2 {options}")
+    done(f"train --batch-size 500 --hidden 8 --seed 5 --epochs 2 --metric accuracy {options}")
     from loader import KerasSequenceLoader
     from training import models
 
@@ -135,7 +139,8 @@ def test_the_options_reach_the_run():
     expected = models.mlp(schema.without(["clicked"]), hidden=[8], max_embedding_dim=64)
     data = KerasSequenceLoader("train", 500, ["clicked"], shuffle=True, seed=5)
     loss = "binary_focal_crossentropy"
-    fit_model(expected, data, epochs=2, optimizer=SGD(0.5), loss=loss, class_weight={1: 3.0})
+    settings = {"optimizer": SGD(0.5), "loss": loss, "class_weight": {1: 3.0}, "metrics": []}
+    fit_model(expected, data, epochs=2, **settings)
     model = trained("model.keras")
     for mine, others in zip(model.get_weights(), expected.get_weights(), strict=True):
         assert mine.tolist() == others.tolist()
@@ -179,6 +184,7 @@ def test_each_output_has_its_own_options(folder):
         loss={"clicked": "binary_crossentropy", "age": "mse"},
         loss_weights={"age": 0.01},
         class_weight={"clicked": {1: 3.0}},
+        metrics=[],
     )
     for mine, others in zip(
         trained("model.keras").get_weights(), expected.get_weights(), strict=True
@@ -201,7 +207,7 @@ def test_a_run_that_is_followed_stopped_and_resumed(folder):
 @pytest.mark.usefixtures("folder")
 def test_no_better_loss_ends_the_run():
     """A rate that leaves nothing to be bettered after the first epoch."""
-    options = "--validation train --optimizer sgd --learning-rate 1e-30 --patience 1"
+    options = f"--validation train {CHEAP} --learning-rate 1e-30 --patience 1"
     text = done(f"train --batch-size 2000 --epochs 9 {options}")
     assert "2/9" in text
     assert "3/9" not in text
@@ -211,8 +217,8 @@ def test_no_better_loss_ends_the_run():
 def test_ids_out_of_range_are_found():
     frame = pl.read_parquet("train/*.parquet").with_columns(user=pl.lit(99, pl.Int64))
     frame.write_parquet("wrong.parquet")
-    done("wrong.parquet --batch-size 4000")
-    result = run("wrong.parquet --batch-size 4000 --validate-ids")
+    done(f"wrong.parquet --batch-size 4000 {CHEAP}")
+    result = run(f"wrong.parquet --batch-size 4000 --validate-ids {CHEAP}")
     assert result.exit_code == 1
     assert "Expected ids of column user in 0 .. 52." in result.stderr
 
@@ -298,7 +304,7 @@ def test_a_network_that_cannot_be_written_leaves_the_one_before(folder, monkeypa
 
     (folder / "model.keras").write_text("the one before")
     monkeypatch.setattr(os, "fsync", fail)
-    result = run("train --batch-size 1000 --hidden 4 --embedding-dim 4")
+    result = run(f"train --batch-size 1000 --hidden 4 --embedding-dim 4 {CHEAP}")
     assert result.exit_code == 1
     text = " ".join(result.stderr.split())
     assert (
