@@ -47,7 +47,7 @@ def test_every_interpreter_has_the_verb_and_the_language_too(verb: str):
 @pytest.mark.parametrize("verb", VERBS)
 @searched(20)
 @given(data=st.data())
-def test_verb_is_the_same_on_every_interpreter_and_for_a_row_alone(verb: str, data: st.DataObject):
+def test_verb_is_the_same_on_every_interpreter(verb: str, data: st.DataObject):
     """One draw for all, since to draw programs takes longer than to run them."""
     program, columns = draw_program(data, verb)
     together = assert_interpreters_agree(program, columns)
