@@ -22,28 +22,12 @@ from workflow.wire.format import encode
 MAX = 64
 SERVED = [name for name, kind in RUNTIMES.items() if kind.is_served]
 CASES = [f"{runtime}-{rows}" for runtime in SERVED for rows in (0, MAX)]
-# Each TensorFlow of a server takes seconds to start; other tests serve the first of these.
-FURTHER = ("tensorflow-0", f"fused_tensorflow-{MAX}")
-# The case whose model is called without a server as well.
-IN_PYTHON = "fused_tensorflow-0"
 
 # As large as the rows of the pipeline need.
 LIMITS = {"max_list_length": 300, "max_string_bytes": 12}
 EXACT = tuple(
     f"{name}_back" for name in ("user", "word", "movie", "recent", "only", "whole", "real")
 )
-
-
-def each(is_of=lambda _: True):
-    """A test for each of some cases."""
-    return pytest.mark.parametrize(
-        "case",
-        [
-            pytest.param(case, marks=pytest.mark.long) if case in FURTHER else case
-            for case in CASES
-            if is_of(case)
-        ],
-    )
 
 
 def is_fused(case):
@@ -56,20 +40,9 @@ def pipeline():
 
 
 @pytest.fixture(scope="module")
-def cases(request):
-    """The cases of the tests that are run."""
-    chosen = {
-        item.callspec.params.get("case")
-        for item in request.session.items
-        if item.module is request.module and hasattr(item, "callspec")
-    }
-    return [case for case in CASES if case in chosen or case == IN_PYTHON]
-
-
-@pytest.fixture(scope="module")
-def repository(pipeline, cases, tmp_path_factory):
+def repository(pipeline, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runtimes")
-    for case in cases:
+    for case in CASES:
         runtime, rows = case.split("-")
         batch = int(rows)
         options = ServingOptions(
@@ -92,8 +65,8 @@ def repository(pipeline, cases, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(repository, cases):
-    with TritonServer(repository, cases, startup_timeout=600) as server:
+def server(repository):
+    with TritonServer(repository, CASES, startup_timeout=600) as server:
         yield server
 
 
@@ -119,7 +92,7 @@ def assert_same(answer, expected):
             )
 
 
-@each()
+@pytest.mark.parametrize("case", CASES)
 def test_server_equals_offline(case, pipeline, client):
     rows = many(pipeline.rows, 200)
     report = check_parity(client, pipeline.workflow, pipeline.model, rows, batch_size=50)
@@ -130,7 +103,7 @@ def test_server_equals_offline(case, pipeline, client):
     assert all(o.max_difference == 0 for o in report.outputs if o.name in EXACT)
 
 
-@each()
+@pytest.mark.parametrize("case", CASES)
 def test_a_row_is_the_same_alone_and_among_others(pipeline, client):
     rows = many(pipeline.rows, MAX)
     together = client.predict(rows)
@@ -140,7 +113,7 @@ def test_a_row_is_the_same_alone_and_among_others(pipeline, client):
     assert client.predict(rows.head(0)).schema == together.schema
 
 
-@each()
+@pytest.mark.parametrize("case", CASES)
 def test_sixty_four_clients_at_once_and_a_bad_one_among_them(pipeline, client):
     rows = many(pipeline.rows, MAX)
     expected = client.predict(rows)
@@ -164,7 +137,7 @@ def test_sixty_four_clients_at_once_and_a_bad_one_among_them(pipeline, client):
     assert_same(pl.concat(answers), expected.filter(pl.int_range(MAX) != 5))
 
 
-@each()
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     ("beyond", "reason"),
     [
@@ -203,7 +176,7 @@ def test_a_request_beyond_a_limit_fails_alone(beyond, reason, pipeline, client):
     assert_same(pl.concat(answers), expected.filter(pl.int_range(8) != 3))
 
 
-@each()
+@pytest.mark.parametrize("case", CASES)
 def test_mistakes_of_a_client_are_refused_by_every_runtime(case, pipeline, client):
     """The table of the guide. Ours makes none of them, so the tensors are sent as they are."""
     tensors = {}
@@ -226,7 +199,7 @@ def test_mistakes_of_a_client_are_refused_by_every_runtime(case, pipeline, clien
         assert client.predict(row)["word_back"].to_list() == unseen[:, 0].tolist()
 
 
-@each(lambda case: case.endswith("-0"))
+@pytest.mark.parametrize("case", [case for case in CASES if case.endswith("-0")])
 @pytest.mark.usefixtures("case")
 def test_too_many_rows_at_once_are_refused(pipeline, client):
     rows = many(pipeline.rows, 301)
@@ -238,7 +211,7 @@ def test_too_many_rows_at_once_are_refused(pipeline, client):
     assert client.predict(rows).height == 301, "the client sends what the model takes at once"
 
 
-@each()
+@pytest.mark.parametrize("case", CASES)
 def test_the_openapi_document_has_the_rows_that_the_server_takes(case, pipeline, client):
     most, least = client.contract.max_rows, int(not case.endswith("-0"))
     parts = openapi_document("any", client.contract)["components"]
@@ -258,7 +231,7 @@ def test_the_openapi_document_has_the_rows_that_the_server_takes(case, pipeline,
         assert Draft202012Validator(schema).is_valid({"inputs": inputs}) == taken, count
 
 
-@each(is_fused)
+@pytest.mark.parametrize("case", [case for case in CASES if is_fused(case)])
 def test_one_model_is_all_there_is(case, repository, client):
     assert client.contract.generation == verify(repository, case)
     assert not list(repository.glob(f"{case}_*"))
@@ -267,8 +240,9 @@ def test_one_model_is_all_there_is(case, repository, client):
 def test_a_fused_saved_model_runs_in_plain_python(pipeline, repository, server):
     import tensorflow as tf
 
-    loaded = tf.saved_model.load(str(repository / IN_PYTHON / "1" / "model.savedmodel"))
-    with EnsembleClient(server.grpc_url, IN_PYTHON) as client:
+    case = "fused_tensorflow-0"
+    loaded = tf.saved_model.load(str(repository / case / "1" / "model.savedmodel"))
+    with EnsembleClient(server.grpc_url, case) as client:
         tensors = {}
         for column in client.contract.inputs:
             tensors |= encode(column, to_column(pipeline.rows[column.name]))

@@ -47,7 +47,7 @@ def export(workflow, model, tmp_path):
 
 @pytest.fixture(scope="session")
 def written_before(tmp_path_factory):
-    """What `written_once` keeps, by the arguments of an export; and a folder for the files."""
+    """The files that `written_once` keeps, by the arguments of an export, and their folder."""
     return {}, tmp_path_factory.mktemp("written")
 
 

@@ -1,4 +1,4 @@
-"""What clients have to change for a new version is told, since no proof of it can show it."""
+"""The report names the columns that clients have to change; no proof of a new version can show them."""
 
 import keras
 import polars as pl
