@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -73,7 +73,7 @@ class ServerProcess:
         replaced: ServerProcess | None = None,
     ) -> None:
         caches = cache_directory(installation) if cache_bytes else None
-        http_port, grpc_port, metrics_port = map(_port, ports)
+        http_port, grpc_port, metrics_port = free_ports(ports)
         identity = f"tritonserver-{secrets.token_hex(6)}-"
         work = _make_folder(_plain_folder())
         self.log_path = log_file or work / "server.log"
@@ -297,18 +297,35 @@ def _answers(port: int) -> bool:
         return client.connect_ex((HOST, port)) == 0
 
 
-def _port(wanted: int | None) -> int:
-    """The wanted port, if it is free, or any free one."""
+def free_ports(wanted: Sequence[int | None]) -> list[int]:
+    """The wanted ports, if they are free, and free ones for the others, no port twice.
+
+    Each is held until all are found: the system may give one that was let go a second time.
+
+    Args:
+        wanted: ports, none twice; 0 or None for a free one.
+
+    Raises:
+        ServerError: no port, or one that is taken.
+    """
+    order = sorted(range(len(wanted)), key=lambda place: not wanted[place])  # the wanted ones first
+    with contextlib.ExitStack() as held:
+        found = {place: _hold(wanted[place], held) for place in order}
+    return [found[place] for place in range(len(wanted))]
+
+
+def _hold(wanted: int | None, held: contextlib.ExitStack) -> int:
     if wanted is not None and (type(wanted) is not int or not 0 <= wanted <= _LAST_PORT):
         raise ServerError(
             f"Expected a port from 0, a free one, to {_LAST_PORT}. Received: {wanted!r}."
         )
-    with socket.socket() as candidate:
+    candidate = held.enter_context(socket.socket())
+    if wanted:  # of a server that has just ended
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            candidate.bind((HOST, wanted or 0))
-        except OSError as error:
-            raise ServerError(
-                f"Expected a free port. Received: {wanted}: {str(error).rstrip('.')}."
-            ) from None
-        return int(candidate.getsockname()[1])
+    try:
+        candidate.bind((HOST, wanted or 0))
+    except OSError as error:
+        raise ServerError(
+            f"Expected a free port. Received: {wanted}: {str(error).rstrip('.')}."
+        ) from None
+    return int(candidate.getsockname()[1])

@@ -24,7 +24,7 @@ from tritonclient.utils import InferenceServerException
 from serving import ClientError, EnsembleClient, ServerError, TritonServer
 from serving.embedded.flags import server_flags
 from serving.embedded.installation import find_tritonserver, prepare
-from serving.embedded.process import loading_models
+from serving.embedded.process import free_ports, loading_models
 from serving.embedded.supervisor import SHARED_MEMORY
 from triton_models.healthcheck import ProbeError, fetch
 
@@ -70,6 +70,14 @@ def test_starting_twice_is_refused_and_harmless(server):
     with pytest.raises(ServerError, match="This server was started"):
         server.start()
     assert server.is_ready()
+
+
+def test_no_port_is_taken_for_free_twice():
+    """Ports that were let go one by one came twice, once in some thousand starts of a server."""
+    wanted = free_ports([None])[0]
+    ports = free_ports([None] * 400 + [wanted])
+    assert len(set(ports)) == 401
+    assert ports[-1] == wanted
 
 
 def test_a_taken_port_is_refused_and_the_first_server_goes_on(server, repository):
