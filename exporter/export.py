@@ -293,8 +293,7 @@ def _export(
         if options.keep_versions is not None:
             collect(repository, name, options.keep_versions)
     published = same is None
-    report = _report(repository, plan, generation, proof, spare, recall, published=published)
-    return replace(report, changes=changes)
+    return _report(repository, plan, generation, proof, spare, recall, changes, published=published)
 
 
 def _expect_literal(repository: Path) -> None:
@@ -323,6 +322,7 @@ def _report(
     proof: Proof,
     spare: tuple[str, ...],
     recall: Mapping[str, float],
+    changes: tuple[str, ...],
     *,
     published: bool,
 ) -> ExportReport:
@@ -330,7 +330,7 @@ def _report(
     sizes = {name: sum(folder_bytes(folder)) for name, folder in folders.items()}
     memory = instance_memory(plan, folders)
     return ExportReport(
-        repository, plan, generation, proof, sizes, memory, published, spare, recall
+        repository, plan, generation, proof, sizes, memory, published, spare, recall, changes
     )
 
 

@@ -70,14 +70,8 @@ def _losses(model, dataset, epochs=1):
     return np.array(steps)
 
 
-@pytest.fixture
-def built():
-    return _built
-
-
 @pytest.fixture(scope="session")
-def make_built():
-    """As `built`, for what is made once."""
+def built():
     return _built
 
 
@@ -91,14 +85,8 @@ def rows():
     return _rows
 
 
-@pytest.fixture
-def batches():
-    return _batches
-
-
 @pytest.fixture(scope="session")
-def make_batches():
-    """As `batches`, for what is made once."""
+def batches():
     return _batches
 
 

@@ -15,10 +15,10 @@ CHEAP = {"metrics": (), "optimizer": "sgd"}
 
 
 @pytest.fixture(scope="module")
-def trained(make_model, make_batches):
+def trained(make_model, batches):
     """A model that was trained for two epochs, and the report of that."""
     model = make_model()
-    data = make_batches(1000, 84), make_batches(300, 128, seed=5000)
+    data = batches(1000, 84), batches(300, 128, seed=5000)
     return model, train(model, *data, epochs=2, optimizer=keras.optimizers.Adam(0.03))
 
 

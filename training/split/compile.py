@@ -15,15 +15,14 @@ from training.gpu import has_gpu
 from training.optimizers.rows import SparseRows
 from training.parallel import Workers
 from training.parallel.workers import expect_workers
-from training.private import forget_metrics, layers_of, mask_of
+from training.private import forget_metrics, mask_of
 from training.sharding.layout import layout_of
 from training.sharding.room import expect_room_for_state
 from training.split import loop, replicas
 from training.split.exchange import Exchange
 from training.split.precision import policy_of
-from training.split.refusals import expect_one_loss, expect_state
+from training.split.refusals import expect_one_loss, expect_scalable, expect_state
 from training.split.step import SplitStep, cut_for_training
-from training.tables.shared_table import SharedTable
 from workflow.schema.python_number import python_number
 
 _SPARSE = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
@@ -112,7 +111,7 @@ def compile_model(
     optimizer = _optimizer(optimizer)
     if model.built:
         expect_state(optimizer, model.trainable_variables)
-    _expect_scalable(model, optimizer)
+    expect_scalable(model, optimizer)
     if policy == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizers.LossScaleOptimizer(optimizer)
     is_divided = any(layout_of(variable) is not None for variable in model.variables)
@@ -160,19 +159,6 @@ def _optimizer(given: Any) -> keras.Optimizer:
             f'"adam". Received: {given!r}.{made}'
         )
     return given
-
-
-def _expect_scalable(model: keras.Model, optimizer: keras.Optimizer) -> None:
-    """Raise TrainingError for a fixed scale of the loss, by which Keras cannot divide the gradient of rows."""
-    if optimizer.loss_scale_factor is None or isinstance(optimizer, SparseRows):
-        return
-    kinds = (SharedTable, keras.layers.Embedding)
-    if any(isinstance(one, kinds) and one.trainable_weights for one in layers_of(model)):
-        raise TrainingError(
-            "Expected an optimizer of training.optimizers for a loss_scale_factor, as Keras' own cannot divide "
-            f"the gradient of a table's rows by it. Received: {type(optimizer).__name__}, for a model with "
-            "tables. Leave it out, or scale the loss by keras.optimizers.LossScaleOptimizer(optimizer)."
-        )
 
 
 def warn_of_repeated_rows(optimizer: keras.Optimizer) -> None:

@@ -11,7 +11,7 @@ import keras
 from training.errors import TrainingError
 from training.layers.takes_lists import holds_lists
 from training.private import kept_histories, layers_of, node_of
-from training.tables.shared_table import SharedTable
+from training.tables.shared_table import TABLES, SharedTable
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def is_lookup(layer: Any) -> bool:
         return False
     inner = [part for part in layers_of(layer) if part is not layer]
     return (
-        isinstance(layer, (SharedTable, keras.layers.Embedding))
+        isinstance(layer, TABLES)
         or not layer.supports_jit
         or any(is_lookup(part) for part in inner)
     )

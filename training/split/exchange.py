@@ -18,7 +18,7 @@ from training.parallel.workers import Workers
 from training.private import layers_of
 from training.sharding.layout import layout_of
 from training.split.table_gradient import TableGradient, gradient_of_table
-from training.tables.shared_table import SharedTable
+from training.tables.shared_table import TABLES
 
 # A tensor with the variable that it is about.
 _Local = tuple[tf.Tensor, keras.Variable]
@@ -313,7 +313,7 @@ def _moving(model: keras.Model) -> list[keras.Variable]:
     fixed = {
         id(variable)
         for layer in layers_of(model)
-        if not layer.trainable or isinstance(layer, (SharedTable, keras.layers.Embedding))
+        if not layer.trainable or isinstance(layer, TABLES)
         for variable in layer.variables
     }
     return [v for v in model.non_trainable_variables if "float" in v.dtype and id(v) not in fixed]

@@ -9,7 +9,9 @@ import keras
 import numpy as np
 
 from training.errors import TrainingError
+from training.optimizers.rows import SparseRows
 from training.private import layers_of, origin, unknown_to
+from training.tables.shared_table import TABLES
 
 # The split step takes the place of these; it calls the others, such as `compute_metrics`.
 _REPLACED = ("train_step", "make_train_function", "call", "compute_loss")
@@ -40,6 +42,18 @@ def expect_one_loss(model: keras.Model, loss: Any) -> None:
         "returns their sum: lambda y, y_pred: keras.losses.binary_crossentropy(y, y_pred) "
         "+ keras.losses.mean_squared_error(y, y_pred)."
     )
+
+
+def expect_scalable(model: keras.Model, optimizer: keras.Optimizer) -> None:
+    """Raise TrainingError for a fixed scale of the loss, by which Keras cannot divide the gradient of rows."""
+    if optimizer.loss_scale_factor is None or isinstance(optimizer, SparseRows):
+        return
+    if any(isinstance(one, TABLES) and one.trainable_weights for one in layers_of(model)):
+        raise TrainingError(
+            "Expected an optimizer of training.optimizers for a loss_scale_factor, as Keras' own cannot divide "
+            f"the gradient of a table's rows by it. Received: {type(optimizer).__name__}, for a model with "
+            "tables. Leave it out, or scale the loss by keras.optimizers.LossScaleOptimizer(optimizer)."
+        )
 
 
 def expect_no_losses(found: Sequence[object]) -> None:

@@ -252,3 +252,7 @@ class SharedTable(keras.layers.Layer):
         # Not [:, :-1], whose gradient takes as long as the lookup.
         kept = tf.slice(together, [0, 0, 0], [-1, tf.shape(together)[1] - 1, -1])
         return tf.ensure_shape(kept, [len(columns), None, self.width])
+
+
+# The layers of which a step reads and updates some rows.
+TABLES = (SharedTable, keras.layers.Embedding)

@@ -39,11 +39,11 @@ def test_float16_scales_the_loss(batches, built):
 
 
 @pytest.fixture(scope="module")
-def unscaled(make_batches, make_built):
+def unscaled(batches, built):
     """A model that was trained without a scale of its loss."""
-    model = make_built()
+    model = built()
     compile_model(model, optimizers.SGD(0.1))
-    model.fit(make_batches(4 * 32, 32), verbose=0, shuffle=False)
+    model.fit(batches(4 * 32, 32), verbose=0, shuffle=False)
     return model
 
 
