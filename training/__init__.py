@@ -21,6 +21,7 @@ if TYPE_CHECKING or find_spec("tensorflow") is not None:
         from training import layers, models, optimizers, retrieval
 
 if TYPE_CHECKING:
+    from training.earlier_weights import WarmStart, warm_start
     from training.feature_columns.conversion import make_feature_column_workflow
     from training.gather_tables import whole_tables
     from training.keras_signature import model_signature
@@ -38,6 +39,7 @@ __all__ = [
     "TensorSpec",
     "TrainingError",
     "TrainingReport",
+    "WarmStart",
     "Workers",
     "compile_model",
     "join_workers",
@@ -50,6 +52,7 @@ __all__ = [
     "retrieval",
     "save_model",
     "train",
+    "warm_start",
     "whole_tables",
 ]
 
@@ -60,6 +63,7 @@ _MODULES = {
     "TensorSpec": "training.signature",
     "PretrainedTable": "training.pretrained",
     "TrainingReport": "training.report",
+    "WarmStart": "training.earlier_weights",
     "Workers": "training.parallel",
     "compile_model": "training.split",
     "join_workers": "training.parallel",
@@ -72,6 +76,7 @@ _MODULES = {
     "retrieval": "training.retrieval",
     "save_model": "training.saved_model",
     "train": "training.training_run",
+    "warm_start": "training.earlier_weights",
     "whole_tables": "training.gather_tables",
 }
 

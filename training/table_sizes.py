@@ -6,7 +6,7 @@ of `training` return the vector for unknown ids; so the sizes are compared befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import keras
 
@@ -34,11 +34,11 @@ def tables_of(model: keras.Model) -> Iterator[tuple[str, str, int]]:
             for column, rows in layer.cardinalities.items():
                 yield layer.name, column, rows
         elif isinstance(layer, keras.layers.Embedding | EmbeddingBag):
-            for name in _sources(layer):
+            for name in inputs_of(layer):
                 yield layer.name, name, layer.input_dim
 
 
-def _sources(layer: keras.Layer) -> Iterator[str]:
+def inputs_of(layer: keras.Layer) -> Iterator[str]:
     """The inputs that reach a layer of a functional model unchanged."""
     for use in nodes_of(layer):
         todo = list(use.arguments.keras_tensors)
@@ -48,3 +48,15 @@ def _sources(layer: keras.Layer) -> Iterator[str]:
                 yield node.operation.name
             elif type(node.operation).__name__ in _HANDING_ON:
                 todo += node.arguments.keras_tensors
+
+
+def columns_of_inputs(model: keras.Model) -> dict[str, str]:
+    """The column of each named input; both inputs of a list have the same."""
+    inputs = getattr(model, "input", None)
+    if not isinstance(inputs, Mapping):
+        return {}
+    return {
+        node_of(tensor).operation.name: column
+        for column, given in inputs.items()
+        for tensor in keras.tree.flatten(given)
+    }

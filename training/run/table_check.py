@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -11,9 +10,8 @@ from loader import KerasSequenceLoader
 from training.column_facts.id_counts import id_count, too_small
 from training.errors import TrainingError
 from training.layers.records_fits import fits_of_model
-from training.private import node_of
 from training.run.data_check import first_batch
-from training.table_sizes import tables_of
+from training.table_sizes import columns_of_inputs, tables_of
 from workflow.errors import listed
 from workflow.schema.tags import fits_of, other_fits
 
@@ -30,7 +28,7 @@ def check_tables(model: keras.Model, data: Any) -> None:
     if not isinstance(data, KerasSequenceLoader):
         return
     counts = {column.name: id_count(column) for column in data.input_schema.columns}
-    columns = _columns_of_inputs(model)
+    columns = columns_of_inputs(model)
     for layer, own, rows in tables_of(model):
         column = columns.get(own, own)
         if rows < counts.get(column, 0):
@@ -67,15 +65,3 @@ def check_fits(model: keras.Model, *data: Any) -> dict[str, str]:
             )
         fits |= own
     return fits
-
-
-def _columns_of_inputs(model: keras.Model) -> dict[str, str]:
-    """The column of each named input; both inputs of a list have the same."""
-    inputs = getattr(model, "input", None)
-    if not isinstance(inputs, Mapping):
-        return {}
-    return {
-        node_of(tensor).operation.name: column
-        for column, given in inputs.items()
-        for tensor in keras.tree.flatten(given)
-    }

@@ -272,3 +272,19 @@ def assign_own(
             # Not by a slice of the variable, whose assignment holds a second copy of it.
             rows = tf.range(own.start, own.start + own.count)
             variable.value.scatter_update(tf.IndexedSlices(values, rows))
+
+
+def assign_rows(variable: keras.Variable, rows: Any, vectors: tf.Tensor) -> None:
+    """Set rows of a table, or of this worker's part of it.
+
+    Args:
+        variable: the table, or the part.
+        rows: numbers of rows of the whole table, (n,), each once.
+        vectors: their values, (n, width); of a variable with one value a row (n,).
+    """
+    vectors = tf.cast(vectors, variable.dtype)
+    if (layout := layout_of(variable)) is not None:
+        held = layout.held(tf.constant(rows, tf.int64))
+        own = held < layout.shape[0]
+        rows, vectors = held[own], layout.own_columns(vectors)[own]
+    variable.value.scatter_update(tf.IndexedSlices(vectors, rows))

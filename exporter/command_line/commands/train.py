@@ -24,6 +24,7 @@ from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, StorageOption, answer, pairs
 
 if TYPE_CHECKING:
+    from workflow import Workflow
     from workflow.schema.schema import ColumnSchema, Schema
 
 
@@ -156,6 +157,16 @@ def train(
             help="End after that many epochs without a better validation loss; keep the best.",
         ),
     ] = None,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="NETWORK",
+            help="A .keras file of an earlier fit, with whose weights the network begins.",
+        ),
+    ] = None,
+    warm_start_workflow: Annotated[
+        Path | None, typer.Option(help="The saved workflow that --warm-start was trained with.")
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="A folder to save to after each epoch; a run resumes from its content."),
@@ -184,6 +195,7 @@ def train(
         raise CommandError(
             f"Expected --validation, whose loss --patience compares. Received: --patience {patience}."
         )
+    _expect_both(warm_start, warm_start_workflow)
     weights, sums = class_weights(class_weight), loss_weights(loss_weight)
     metrics = make_metrics(metric)
     import_tensorflow()
@@ -208,6 +220,9 @@ def train(
     )
     own_loss = make_loss(loss, softmax)
     network = described.make(fitted, labels)
+    begun = _begin_with(warm_start, warm_start_workflow, network, fitted)
+    if begun is not None and not as_json:
+        typer.echo(begun)
     further: dict[str, Any] = {"on_bad_files": on_bad_files}
     if sequence:  # bst takes it as one tensor
         further |= {"sparse_names": [sequence], "sparse_as_dense": True}
@@ -261,7 +276,32 @@ def train(
         seconds=report.seconds,
         history=report.history,
         loss_curve=report.loss_curve,
+        **({} if begun is None else {"warm_start": begun._asdict()}),
     )
+
+
+def _expect_both(network: Path | None, workflow: Path | None) -> None:
+    """Check the options of a warm start, of which none or both are given."""
+    if (network is None) != (workflow is None):
+        given = "--warm-start" if network else "--warm-start-workflow"
+        raise CommandError(
+            "Expected --warm-start with --warm-start-workflow, an earlier network and the workflow that "
+            f"it was trained with. Received: {given} alone."
+        )
+    if network is not None and network.suffix != ".keras":
+        raise CommandError(f"Expected --warm-start as a .keras file. Received: {network}.")
+
+
+def _begin_with(path: Path | None, workflow: Path | None, network: Any, fitted: Workflow) -> Any:
+    """Begin with the weights of an earlier network, if one is given."""
+    if path is None or workflow is None:
+        return None
+    from training import warm_start  # noqa: PLC0415 - so that help is shown at once
+    from training.network.load import load_network  # noqa: PLC0415
+    from workflow import Workflow  # noqa: PLC0415
+
+    earlier = Workflow.load(workflow)
+    return warm_start(network, fitted, earlier=load_network(path), earlier_workflow=earlier)
 
 
 def _expect_made_by(

@@ -263,7 +263,7 @@ def test_ids_out_of_range_are_found():
         ("--hidden=", "Expected widths of layers, such as --hidden 256,128. Received: ''."),
         ("--hidden 8²", "Expected widths of layers, such as --hidden 256,128."),
         ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
-        ("--learning-rate 0", "Expected a learning rate above 0."),
+        ("--learning-rate 1e-30", "Expected a learning rate above 0."),
         ("--precision float8", "Expected a precision among float32, bfloat16, float16."),
         ("--loss hinge_los", "Did you mean 'hinge'"),
         ("--metric acu", "Did you mean 'a"),
@@ -327,3 +327,42 @@ def test_data_of_another_workflow_is_refused(folder, options):
     assert "Expected data that the workflow in workflow has made. Received: other, whose " in said
     assert "column 'user' differs: its cardinality is 33, that of the workflow 53." in said
     assert not (folder / "model.keras").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_warm_start_by_values():
+    assert run(f"train --hidden 4 --output monday.keras {CHEAP}").exit_code == 0
+    rows = pl.read_parquet("rows.parquet").filter(pl.col("user") > 9)
+    rows = pl.concat([rows, rows.head(500).with_columns(user=pl.lit(17_000, pl.Int64))])
+    grown = Workflow.load("workflow").fit(rows)
+    grown.save("grown")
+    grown.transform_to_parquet(rows, "tuesday")
+    options = "--warm-start monday.keras --warm-start-workflow workflow --learning-rate 1e-30"
+    found = run(f"tuesday --workflow grown --hidden 4 --output tuesday.keras {CHEAP} {options}")
+    assert found.exit_code == 0, found.output
+    # Of 50 users and what is no user, 40 are left, and one is new.
+    assert "user: 43 of 44 ids begin with their earlier vectors" in found.output
+    tables = []
+    for name, workflow in (("monday", Workflow.load("workflow")), ("tuesday", grown)):
+        layer = keras.saving.load_model(f"{name}.keras").get_layer(index=-3)
+        vectors = layer.embedding_tables["user"].numpy()
+        ids = workflow.reverse_mapping("user").filter(kind="value")
+        tables.append(dict(zip(ids["value"], vectors[ids["id"]].tolist(), strict=True)))
+    assert tables[1].keys() - tables[0].keys() == {17_000}
+    assert all(tables[1][user] == tables[0][user] for user in tables[1] if user != 17_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--warm-start model.keras", "Received: --warm-start alone"),
+        ("--warm-start-workflow workflow", "Received: --warm-start-workflow alone"),
+        ("--warm-start saved_model --warm-start-workflow workflow", "Received: saved_model."),
+        ("--warm-start no.keras --warm-start-workflow workflow", "no such file"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_warm_start_that_cannot_be(options, message):
+    found = run(f"train {options}")
+    assert found.exit_code == 1
+    assert message in " ".join(found.stderr.split())

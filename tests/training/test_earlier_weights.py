@@ -1,0 +1,293 @@
+"""Models of a newer fit that begin with the weights of an earlier one."""
+
+import keras
+import numpy as np
+import pytest
+
+from training import TrainingError, layers, models, retrieval, warm_start
+from workflow import Workflow, get_embedding_sizes, ops
+
+# Of each column the most frequent value is another one on Tuesday; "y" goes and "z" comes.
+MONDAY = {
+    "user": [7, 7, 7, 8, 8, 9],
+    "item": ["x", "x", "x", "y", "y", None],
+    "tags": [["p", "q"], ["p"], [], ["q"], ["p"], []],
+    "age": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+}
+TUESDAY = {
+    "user": [9, 9, 9, 8, 8, 7, 70_000],
+    "item": ["z", "z", "z", "x", None, "w", "w"],
+    "tags": [["q", "q"], ["q"], ["p"], [], ["r"], [], []],
+    "age": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 100.0],
+}
+ROWS = {
+    "user": [7, 8, 9, None],
+    "item": ["x", "x", None, "never seen"],
+    "tags": [["p"], ["q", "p"], [], ["q"]],
+    "age": [1.0, 2.0, 3.0, 4.0],
+}
+
+
+def fit(data, columns=("user", "item", "tags"), **options):
+    outputs = [*columns] >> ops.Categorify(**options)
+    return Workflow(outputs + (["age"] >> ops.Clip(0, 10) >> ops.AddTags("continuous"))).fit(data)
+
+
+@pytest.fixture(scope="module")
+def monday():
+    return fit(MONDAY)
+
+
+@pytest.fixture(scope="module")
+def tuesday():
+    return fit(TUESDAY)
+
+
+def noisy(model, seed=0):
+    """The model with other values everywhere, also where weights start at zero."""
+    random = np.random.default_rng(seed)
+    for variable in model.weights:
+        variable.assign(random.normal(size=variable.shape))
+    return model
+
+
+def batch(workflow, model, rows=ROWS):
+    """Rows as the model takes them, a list as values and row lengths."""
+    frame = workflow.transform(rows).collect()
+    found = {}
+    for name, given in model.input.items():
+        column = frame[name]
+        if isinstance(given, (tuple, list)):
+            values = column.explode(empty_as_null=False).to_numpy()
+            found[name] = (values.reshape(-1, 1), column.list.len().to_numpy().reshape(-1, 1))
+        else:
+            found[name] = column.to_numpy().reshape(-1, 1)
+    return found
+
+
+def of_values(workflow, column, vectors):
+    """Value -> its vector; of what is no value the kind."""
+    ids = workflow.reverse_mapping(column)
+    names = [v if k == "value" else k for k, v in ids.select("kind", "value").iter_rows()]
+    return dict(zip(names, np.asarray(vectors)[ids["id"].to_numpy()].tolist(), strict=True))
+
+
+MODELS = {
+    "mlp": lambda schema: models.mlp(schema, hidden=[4], max_embedding_dim=16),
+    "wide_and_deep": lambda schema: models.wide_and_deep(schema, hidden=[4]),
+    "dlrm": lambda schema: models.dlrm(schema, embedding_dim=4, bottom=[4], top=[4]),
+    "two_tower": lambda schema: models.two_tower(
+        schema, query=["user", "age"], candidate=["item", "tags"], hidden=[4], width=4
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_known_rows_are_scored_as_before(kind, monday, tuesday):
+    earlier, model = noisy(MODELS[kind](monday.output_schema)), MODELS[kind](tuesday.output_schema)
+    expected = earlier(batch(monday, earlier))
+    assert np.abs(model(batch(tuesday, model)) - expected).max() > 1e-3
+    found = warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    np.testing.assert_allclose(model(batch(tuesday, model)), expected, rtol=1e-5)
+    assert found.columns == {"user": (6, 7), "item": (4, 6), "tags": (5, 6)}
+    assert not found.anew
+
+
+def test_new_values_keep_the_vectors_of_the_model(monday, tuesday):
+    earlier, model = (
+        noisy(models.mlp(each.output_schema, hidden=[4]), seed)
+        for seed, each in enumerate((monday, tuesday))
+    )
+    layer, earlier_layer = model.layers[-3], earlier.layers[-3]
+    before = of_values(tuesday, "item", layer.embedding_tables["item"])
+    known = of_values(monday, "item", earlier_layer.embedding_tables["item"])
+    warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    after = of_values(tuesday, "item", layer.embedding_tables["item"])
+    assert {*known} - {*after} == {"y"}
+    assert after == before | {name: known[name] for name in known if name != "y"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ([["user", "item"], "tags"], {"encode_type": "combo"}),
+        ([["user", "item"], "tags"], {"encode_type": "joint"}),
+        (["user", "item", "tags"], {"single_table": True}),
+        (["user", "item", "tags"], {"num_buckets": 3, "max_size": 9}),
+    ],
+)
+def test_other_vocabularies(columns, options):
+    data = [
+        {**each, "item": ["x"] * len(each["age"]), "user": [str(user) for user in each["user"]]}
+        for each in (MONDAY, TUESDAY)
+    ]
+    rows = {**ROWS, "user": ["7", "8", "9", "7"], "item": ["x"] * 4}
+    before, after = (fit(each, columns, **options) for each in data)
+    earlier = noisy(models.mlp(before.output_schema, hidden=[4]))
+    model = models.mlp(after.output_schema, hidden=[4])
+    warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    expected = earlier(batch(before, earlier, rows))
+    np.testing.assert_allclose(model(batch(after, model, rows)), expected, rtol=1e-5)
+
+
+def own_model(workflow):
+    """A table of each kind that takes single ids."""
+    sizes = {name: rows for name, (rows, _) in get_embedding_sizes(workflow)[0].items()}
+    inputs = {name: keras.Input((1,), name=name, dtype="int64") for name in ("user", "item")}
+    parts = [
+        keras.layers.Flatten()(keras.layers.Embedding(sizes["user"], 3)(inputs["user"])),
+        layers.EmbeddingBag(sizes["item"], 2)(inputs["item"]),
+    ]
+    hidden = keras.layers.BatchNormalization()(keras.layers.Concatenate()(parts))
+    return keras.Model(inputs, keras.layers.Dense(1)(hidden))
+
+
+def test_layers_of_keras_and_a_bag(monday, tuesday):
+    earlier, model = noisy(own_model(monday)), own_model(tuesday)
+    found = warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    expected = earlier(batch(monday, earlier))
+    np.testing.assert_allclose(model(batch(tuesday, model)), expected, rtol=1e-5)
+    unknown = np.array([[99]])  # takes the row for ids out of range
+    bags = [
+        next(i for i in each.layers if isinstance(i, layers.EmbeddingBag))
+        for each in (model, earlier)
+    ]
+    np.testing.assert_array_equal(bags[0](unknown), bags[1](unknown))
+    assert str(found).splitlines() == [
+        "user: 6 of 7 ids begin with their earlier vectors",
+        "item: 4 of 6 ids begin with their earlier vectors",
+        "6 other variables begin with their earlier values",
+    ]
+
+
+def test_a_sequence_and_its_target():
+    def fitted(data):
+        items = [["item", "recent"]] >> ops.Categorify(encode_type="joint")
+        return Workflow(items["item"] + (items["recent"] >> ops.ListSlice(-2, pad=True))).fit(data)
+
+    before = fitted({"item": ["x", "x", "y"], "recent": [["x"], ["y"], ["x"]]})
+    after = fitted({"item": ["y", "y", "z"], "recent": [["z"], ["y"], ["x"]]})
+    rows = {"item": ["x", "y"], "recent": [["y", "x"], ["x"]]}
+
+    def model_of(workflow):
+        return models.bst(
+            workflow.output_schema, sequence="recent", target="item", embedding_dim=8, hidden=[4]
+        )
+
+    def scores(workflow, model):
+        frame = workflow.transform(rows).collect()
+        return model({name: np.array(frame[name].to_list()).reshape(2, -1) for name in model.input})
+
+    earlier, model = noisy(model_of(before)), model_of(after)
+    found = warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    np.testing.assert_allclose(scores(after, model), scores(before, earlier), rtol=1e-5)
+    assert list(found.columns.values()) == [(5, 6)]
+
+
+@pytest.mark.parametrize("kind", ["batch", "catalogue"])
+def test_frequencies_move_with_the_items_and_a_catalogue_stays(kind, monday, tuesday):
+    def model_of(workflow):
+        items = workflow.reverse_mapping("item").select(item="id")
+        softmax = {
+            "batch": retrieval.InBatchSoftmax("item"),
+            "catalogue": retrieval.SampledSoftmax("item", items, count=3),
+        }[kind]
+        schema = workflow.output_schema
+        columns = type(schema)([schema["user"], schema["item"]])
+        return models.two_tower(
+            columns, query=["user"], candidate=["item"], hidden=[4], width=4, softmax=softmax
+        )
+
+    earlier, model = noisy(model_of(monday)), model_of(tuesday)
+    own = next((each for each in model.layers if "sampled_items" in each.name), None)
+    before = [] if own is None else [np.array(each) for each in own.weights]
+    warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    if kind == "catalogue":
+        assert before
+        for weight, kept in zip(own.weights, before, strict=True):
+            np.testing.assert_array_equal(weight, kept)
+        return
+    frequency, known = (each.get_layer("item_frequency") for each in (model, earlier))
+    assert float(frequency.step) == float(known.step)
+    for name in ("last", "interval"):
+        after, was = (
+            of_values(fitted, "item", getattr(layer, name))
+            for fitted, layer in ((tuesday, frequency), (monday, known))
+        )
+        assert {after[value] == was[value] for value in ("x", "padding", "null")} == {True}
+        assert after["w"] == 0
+
+
+def test_what_begins_anew_is_named(tuesday):
+    narrow = fit(MONDAY, ["user", "item"])
+    earlier = noisy(models.mlp(narrow.output_schema, hidden=[4], max_embedding_dim=8))
+    model = models.mlp(tuesday.output_schema, hidden=[4], max_embedding_dim=8)
+    found = warm_start(model, tuesday, earlier=earlier, earlier_workflow=narrow)
+    assert list(found.columns) == ["user", "item"]
+    assert [*found.anew.values()] == [
+        "the earlier model has no such table",
+        "its shape is (25, 4), was (17, 4)",
+    ]
+    wider = models.mlp(tuesday.output_schema, hidden=[4], max_embedding_dim=9)
+    found = warm_start(wider, tuesday, earlier=model, earlier_workflow=tuesday)
+    assert not found.columns
+    assert "begins anew: its vectors have the shape (9,), were (8,)" in str(found)
+
+
+def test_an_equal_fit_moves_nothing(monday):
+    earlier, model = (noisy(models.mlp(monday.output_schema, hidden=[4]), n) for n in (0, 1))
+    warm_start(model, fit(MONDAY), earlier=earlier, earlier_workflow=monday)
+    for weight, known in zip(model.weights, earlier.weights, strict=True):
+        np.testing.assert_array_equal(weight, known)
+
+
+def test_values_of_another_type_begin_anew():
+    before, after = (
+        Workflow(["n"] >> ops.Categorify()).fit({"n": n}) for n in ([1, 2], ["1", "2"])
+    )
+    earlier, model = (models.mlp(each.output_schema, hidden=[4]) for each in (before, after))
+    found = warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    assert list(found.anew.values()) == ["the values of its ids are String, were Int64"]
+
+
+def test_buckets_of_a_hash_stay_and_others_begin_anew():
+    def model_of(buckets):
+        fitted = Workflow(["item"] >> ops.HashBucket(buckets)).fit({"item": ["x", "y"]})
+        return noisy(models.mlp(fitted.output_schema, hidden=[4]), buckets), fitted
+
+    (earlier, before), (model, after) = model_of(8), model_of(8)
+    model = noisy(model, 1)
+    warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    np.testing.assert_array_equal(model.weights[0], earlier.weights[0])
+    more, larger = model_of(9)
+    found = warm_start(more, larger, earlier=earlier, earlier_workflow=before)
+    assert [*found.anew] == [f"item in {more.weights[0].path}"]
+
+
+def test_models_and_workflows_that_do_not_belong_together(monday, tuesday):
+    earlier, model = (models.mlp(f.output_schema, hidden=[4]) for f in (monday, tuesday))
+    before = [np.array(weight) for weight in model.weights]
+    with pytest.raises(
+        TrainingError, match="Expected in earlier_workflow the fit that earlier was"
+    ):
+        warm_start(model, tuesday, earlier=earlier, earlier_workflow=tuesday)
+    with pytest.raises(TrainingError, match="Expected in workflow the fit that model was made for"):
+        warm_start(model, monday, earlier=earlier, earlier_workflow=monday)
+    deeper = models.mlp(monday.output_schema, hidden=[4, 4])
+    with pytest.raises(
+        TrainingError, match="beside tables kernel, bias, kernel, bias in model, ker"
+    ):
+        warm_start(model, tuesday, earlier=deeper, earlier_workflow=monday)
+    for weight, kept in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight, kept)
+
+
+def test_ids_outside_of_tables_do_not_move(monday, tuesday):
+    def model_of(workflow):
+        rows = get_embedding_sizes(workflow)[0]["user"][0]
+        inputs = {"user": keras.Input((1,), name="user", dtype="int64")}
+        ones = layers.DenseFeatures({}, indicators={"user": rows})(inputs)
+        return keras.Model(inputs, keras.layers.Dense(1)(ones))
+
+    with pytest.raises(TrainingError, match="Expected the ids of 'user' in a table alone"):
+        warm_start(model_of(tuesday), tuesday, earlier=model_of(monday), earlier_workflow=monday)

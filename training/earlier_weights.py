@@ -1,0 +1,305 @@
+"""Weights of an earlier model as those with which a model of a newer fit begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import tensorflow as tf
+
+from training.column_facts.id_counts import id_count
+from training.errors import TrainingError
+from training.layers import EmbeddingBag
+from training.layers.records_fits import fits_of_model
+from training.layers.sequence_embedding import SequenceEmbedding
+from training.private import layers_of
+from training.retrieval.frequency import StreamingFrequency
+from training.retrieval.sampling import SampledItems
+from training.sharding.layout import assign_rows, layout_of
+from training.table_sizes import columns_of_inputs, inputs_of
+from training.tables.shared_table import SharedTable
+from workflow import Workflow, WorkflowError
+from workflow.errors import listed
+from workflow.schema.tags import FIT, fits_of, other_fits
+
+_BLOCK = 2**20  # values, 4 MB of float32
+Ids = npt.NDArray[np.int64]
+
+
+class WarmStart(NamedTuple):
+    """The result of `warm_start`; printed, it is a line for each column, and for what begins anew.
+
+    Attributes:
+        columns: column -> how many of its ids begin with an earlier vector, and how many it has. The
+            ids of padding, null and values outside the vocabulary count too.
+        weights: the number of other variables, that begin with their earlier values.
+        anew: table or variable -> why it begins as in a new model.
+    """
+
+    columns: Mapping[str, tuple[int, int]]
+    weights: int
+    anew: Mapping[str, str]
+
+    def __str__(self) -> str:
+        found = [
+            f"{column}: {known:,} of {rows:,} ids begin with their earlier vectors"
+            for column, (known, rows) in self.columns.items()
+        ]
+        others = f"{self.weights} other variables begin with their earlier values"
+        anew = [f"{name} begins anew: {reason}" for name, reason in self.anew.items()]
+        return "\n".join([*found, others, *anew])
+
+
+def warm_start(
+    model: keras.Model, workflow: Workflow, *, earlier: keras.Model, earlier_workflow: Workflow
+) -> WarmStart:
+    """Begin with the weights of an earlier model, although a newer fit gives the values other ids.
+
+    Each value's vector goes to the id that the value has now, in tables of our layers and of
+    `keras.layers.Embedding` that read a column of the data. Padding, null and values outside the
+    vocabulary keep theirs too, and a new value has the vector that `model` was made with. All other
+    weights are taken over in their order. Then `train` the model; its optimizer begins anew.
+
+    Tables of `model` may be divided among workers (`shard=`), which all call it then, with an earlier
+    model whose tables are whole.
+
+    Args:
+        model: a model for the output of `workflow`, made by the code of the earlier one, such as one
+            of `models`; it is changed. If it has columns more or less, or other widths, what has
+            another shape begins anew.
+        workflow: the newer fit.
+        earlier: the model that was trained.
+        earlier_workflow: the fit that it was trained on.
+
+    Returns:
+        What was taken over, and what was not; print it.
+
+    Raises:
+        TrainingError: a model was made for another fit than that of its workflow, the two have other
+            layers, or ids that have moved enter a layer without a table, such as `indicators` of
+            `DenseFeatures`. Nothing has changed then.
+
+    Source: vectors move by value, as with TensorFlow's `tf.keras.utils.warmstart_embedding_matrix`.
+
+    Example:
+        >>> from training import models
+        >>> from workflow import ops
+        >>> monday, tuesday = (
+        ...     Workflow(["item"] >> ops.Categorify()).fit({"item": items})
+        ...     for items in (["a"], ["b", "b", "a"])
+        ... )
+        >>> earlier, model = (models.mlp(fit.output_schema, hidden=[4]) for fit in (monday, tuesday))
+        >>> print(warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday))
+        item: 4 of 5 ids begin with their earlier vectors
+        4 other variables begin with their earlier values
+    """
+    _expect_own(model, workflow, "workflow")
+    _expect_own(earlier, earlier_workflow, "earlier_workflow")
+    own, known = _parts(model, workflow), _parts(earlier, earlier_workflow)
+    _expect_alike(own.others, known.others)
+    moves = cache(lambda column: _move(column, workflow, earlier_workflow))
+    _expect_embedded(model, own.embedded, moves)
+    columns: dict[str, tuple[int, int]] = {}
+    anew: dict[str, str] = {}
+    for table, source in _pairs(own.tables, known.tables):
+        move = _difference(table, source) or moves(table.column)
+        if source is None or isinstance(move, str):
+            anew[f"{table.column or 'a table'} in {table.variable.path}"] = str(move)
+            continue
+        new, old = move
+        fits = (new < table.rows) & (old < source.rows)
+        columns[table.column] = (int(fits.sum()), table.rows)
+        _copy(table, new[fits], source, old[fits])
+    taken = 0
+    for variable, value in zip(own.others, known.others, strict=True):
+        if variable.shape == value.shape:
+            variable.assign(value)
+            taken += 1
+        else:
+            anew[variable.path] = f"its shape is {variable.shape}, was {value.shape}"
+    return WarmStart(columns, taken, anew)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows of a variable, one for each id of a column.
+
+    Attributes:
+        column: the column, "" if it is unknown.
+        variable: the variable, or this worker's part of it.
+        start: the first row.
+        rows: the number of ids.
+        has_unknown: whether a row for unknown ids follows.
+    """
+
+    column: str
+    variable: keras.Variable
+    start: int
+    rows: int
+    has_unknown: bool = False
+
+    @property
+    def width(self) -> tuple[int, ...]:
+        """The shape of a row of the whole table."""
+        layout = layout_of(self.variable)
+        return tuple((self.variable.shape if layout is None else layout.whole)[1:])
+
+
+class _Parts(NamedTuple):
+    """The variables of a model.
+
+    Attributes:
+        tables: those with a row for each id.
+        others: all others but those that its own data has made.
+        embedded: the columns whose ids a table takes.
+    """
+
+    tables: list[_Table]
+    others: list[keras.Variable]
+    embedded: set[str]
+
+
+def _parts(model: keras.Model, workflow: Workflow) -> _Parts:
+    names, schema = columns_of_inputs(model), workflow.output_schema
+    tables: list[_Table] = []
+    column_of: dict[int, str] = {}
+    made: set[int] = set()
+    embedded: set[str] = set()
+    for layer in layers_of(model):
+        inputs = [names.get(name, name) for name in inputs_of(layer)]
+        column = next((name for name in inputs if name in schema), "")
+        if isinstance(layer, EmbeddingBag | SequenceEmbedding):
+            embedded |= set(inputs)
+            for part in layers_of(layer):
+                column_of.setdefault(id(part), column)
+        elif isinstance(layer, SharedTable):
+            for name, rows in layer.cardinalities.items():
+                column = column_of.get(id(layer), names.get(name, name))
+                tables.append(_Table(column, layer.embeddings, layer.offsets[name], rows, True))
+                embedded.add(column)
+        elif isinstance(layer, keras.layers.Embedding):
+            embedded |= set(inputs)
+            tables.append(_Table(column, layer.embeddings, 0, layer.input_dim))
+        elif isinstance(layer, StreamingFrequency):
+            tables += [
+                _Table(column, each, 0, layer.cardinality) for each in (layer.last, layer.interval)
+            ]
+        elif isinstance(layer, SampledItems):
+            made |= {id(variable) for variable in layer.weights}
+    made |= {id(table.variable) for table in tables}
+    return _Parts(tables, [v for v in model.weights if id(v) not in made], embedded)
+
+
+def _pairs(
+    tables: Sequence[_Table], earlier: Sequence[_Table]
+) -> Iterator[tuple[_Table, _Table | None]]:
+    """Each table, and the earlier one of its column; of several of a column in their order."""
+    left: dict[str, list[_Table]] = {}
+    for table in earlier:
+        left.setdefault(table.column, []).append(table)
+    for table in tables:
+        of_column = left.get(table.column)
+        yield table, of_column.pop(0) if of_column else None
+
+
+def _difference(table: _Table, earlier: _Table | None) -> str:
+    """Why a table cannot begin with rows of another one, "" if it can."""
+    if not table.column:
+        return "its layer does not read the ids of a column as they are"
+    if earlier is None:
+        return "the earlier model has no such table"
+    if table.width != earlier.width:
+        return f"its vectors have the shape {table.width}, were {earlier.width}"
+    return ""
+
+
+def _move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Ids] | str:
+    """The ids of a column that have a meaning in both fits, in each of them; or why it is unknown."""
+    if column not in workflow.output_schema or column not in earlier.output_schema:
+        return "it is not a column of both workflows"
+    schemas = workflow.output_schema[column], earlier.output_schema[column]
+    fits = [schema.properties.get(FIT) for schema in schemas]
+    counts = [id_count(schema) for schema in schemas]
+    if fits[0] == fits[1] and (fits[0] is not None or counts[0] == counts[1]):
+        same = np.arange(counts[0])
+        return same, same
+    try:
+        new, old = workflow.reverse_mapping(column), earlier.reverse_mapping(column)
+    except WorkflowError:
+        return "the values of its ids are unknown, since no Categorify alone has made them"
+    if (kinds := [_kind(ids["value"]) for ids in (new, old)])[0] != kinds[1]:
+        return f"the values of its ids are {new['value'].dtype}, were {old['value'].dtype}"
+    pairs = []
+    for kind in new["kind"].unique():
+        own, others = (ids.filter(kind=kind) for ids in (new, old))
+        if kind == "value":
+            pairs.append(_joined(own, others))
+        elif len(own) == len(others):
+            pairs.append((own["id"].to_numpy(), others["id"].to_numpy()))
+    return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+
+
+def _kind(values: pl.Series) -> object:
+    """The dtype that values of two fits must have in common; integers of all widths are alike."""
+    return "integer" if values.dtype.is_integer() else values.dtype
+
+
+def _joined(new: pl.DataFrame, old: pl.DataFrame) -> tuple[Ids, Ids]:
+    """The ids of the values that both have."""
+    if new["value"].dtype.is_integer():
+        new, old = (ids.with_columns(pl.col("value").cast(pl.Int128)) for ids in (new, old))
+    both = new.join(old, on="value", suffix="_earlier", nulls_equal=True)
+    return both["id"].to_numpy(), both["id_earlier"].to_numpy()
+
+
+def _copy(table: _Table, to: Ids, earlier: _Table, of: Ids) -> None:
+    """Set the rows of ids to those of other ids of an earlier table, and that for unknown ids."""
+    if table.has_unknown and earlier.has_unknown:
+        to, of = np.append(to, table.rows), np.append(of, earlier.rows)
+    block = max(1, _BLOCK // (table.width or (1,))[0])
+    for first in range(0, len(to), block):
+        ids = slice(first, first + block)
+        vectors = tf.gather(earlier.variable.value, earlier.start + of[ids])
+        assign_rows(table.variable, table.start + to[ids], vectors)
+
+
+def _expect_own(model: keras.Model, workflow: Workflow, argument: str) -> None:
+    """Refuse a model that is known to be made for another fit."""
+    if differ := other_fits(fits_of_model(model), fits_of(workflow.output_schema.columns)):
+        name = "model" if argument == "workflow" else "earlier"
+        raise TrainingError(
+            f"Expected in {argument} the fit that {name} was made for or trained on. Received: another, "
+            f"by the columns {listed(differ)}."
+        )
+
+
+def _expect_alike(own: Sequence[keras.Variable], earlier: Sequence[keras.Variable]) -> None:
+    """Refuse models whose variables, apart from tables, are not the same ones in the same order."""
+    names, others = ([variable.name for variable in variables] for variables in (own, earlier))
+    if names != others:
+        raise TrainingError(
+            "Expected two models that the same code has made, so that the weights of one can be those of "
+            f"the other. Received: beside tables {listed(names)} in model, {listed(others)} in earlier."
+        )
+
+
+def _expect_embedded(
+    model: keras.Model, embedded: set[str], move: Callable[[str], tuple[Ids, Ids] | str]
+) -> None:
+    """Refuse ids that have moved and enter another layer than a table."""
+    columns = columns_of_inputs(model).values() or [each.name for each in model.inputs or ()]
+    for column in dict.fromkeys(columns):
+        ids = () if column in embedded else move(column)
+        if isinstance(ids, tuple) and ids and not np.array_equal(*ids):
+            raise TrainingError(
+                f"Expected the ids of {column!r} in a table alone, whose rows move with the values. "
+                "Received: a model in which they enter another layer, such as `indicators` of "
+                "DenseFeatures. Keep the ids as they were: "
+                f"Categorify(vocabs={{{column!r}: known_values_and_new_ones}})."
+            )
