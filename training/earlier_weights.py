@@ -209,7 +209,7 @@ def _pairs(
 
 
 def _difference(table: _Table, earlier: _Table | None) -> str:
-    """Why a table cannot begin with rows of another one, "" if it can."""
+    """The reason for which a table cannot begin with rows of another one, "" if it can."""
     if not table.column:
         return "its layer does not read the ids of a column as they are"
     if earlier is None:

@@ -8,8 +8,8 @@ from exporter.errors import ExportError
 from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.nearest_items import with_nearest_items
-from exporter.write.onnx.recurrent import with_a_row
 from exporter.write.onnx.reductions import with_axes_from_the_front
+from exporter.write.onnx.without_rows import with_a_row
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network, TensorFlowNetwork
 from training.network.onnx_network import OnnxNetwork

@@ -1,4 +1,4 @@
-"""Recurrent networks answer requests without rows, at which onnxruntime's operations end a server."""
+"""Requests without rows, at which some operations of onnxruntime end a server, are answered."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from onnx_networks import model_of
 
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.network import network_to_onnx
-from exporter.write.onnx.recurrent import with_a_row
+from exporter.write.onnx.without_rows import with_a_row
 from training.network.keras_network import KerasNetwork
 from training.network.load import as_network
 
@@ -110,3 +110,23 @@ def test_an_operation_of_a_users_network_answers_no_rows(operator, gates, states
             np.testing.assert_array_equal(answer, expected)
     expected = [(5, 2, 0, 3), *[(2, 0, 3)] * states]
     assert shapes_without_rows(tmp_path, feed_of(0)) == str(expected)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64])
+def test_features_of_a_users_network_without_rows(kind, tmp_path):
+    """The inputs joined as Spark's VectorAssembler does it."""
+    node = helper.make_node(
+        "FeatureVectorizer", ["a", "b"], ["y"], domain="ai.onnx.ml", inputdimensions=[1, 3]
+    )
+    model = model_of([node], {}, {"y": ["N", 4]})
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    shapes = {"a": ["N", 1], "b": ["N", 3]}
+    inputs = [helper.make_tensor_value_info(n, kind, shape) for n, shape in shapes.items()]
+    model.graph.input.extend(inputs)
+    network_to_onnx(as_network(model, {})).write(tmp_path)
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    feed = {"a": np.ones((2, 1), dtype), "b": np.arange(6, dtype=dtype).reshape(2, 3)}
+    (answer,) = opened(tmp_path / "model.onnx").run(None, feed)
+    assert answer.tolist() == [[1, 0, 1, 2], [1, 3, 4, 5]]
+    empty = {name: values[:0] for name, values in feed.items()}
+    assert shapes_without_rows(tmp_path, empty) == "[(0, 4)]"

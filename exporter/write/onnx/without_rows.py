@@ -1,11 +1,11 @@
-"""Recurrent operations for requests without rows.
+"""Operations that end the process, and so the server, for requests without rows.
 
-Those of onnxruntime end the process then, and so the server, as late as in version 1.31.
+They do so as late as in onnxruntime 1.31.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx
@@ -13,15 +13,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from exporter.write.onnx.model import OnnxModel, subgraphs
 
-# RNN has no such defect. The last one is that of onnxruntime's quantization.
-_ENDING = ("LSTM", "GRU", "DynamicQuantizeLSTM")
-# The axis of the rows in each input and output that has one: the values, their lengths and the states.
-_TAKEN = {0: 1, 4: 0, 5: 1, 6: 1}
-_MADE = (2, 1, 1)
+# RNN has no such defect. DynamicQuantizeLSTM is of onnxruntime's quantization.
+_ENDING = ("LSTM", "GRU", "DynamicQuantizeLSTM", "FeatureVectorizer")
 
 
 def with_a_row(model: OnnxModel) -> OnnxModel:
-    """An equal model whose recurrent operations have one row of zeros where a request has none."""
+    """An equal model in which these operations have one row of zeros where a request has none."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     _change(proto.graph)
@@ -38,28 +35,39 @@ def _change(graph: onnx.GraphProto) -> None:
     graph.node.extend(nodes)
 
 
+def _axes(node: onnx.NodeProto) -> tuple[dict[int, int], Sequence[int]]:
+    """The axis of the rows in each input, by its place, and in each output, of those that have one."""
+    if node.op_type == "FeatureVectorizer":
+        return dict.fromkeys(range(len(node.input)), 0), (0,)
+    # The values, their lengths and the states.
+    return {0: 1, 4: 0, 5: 1, 6: 1}, (2, 1, 1)
+
+
 def _padded(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """A recurrent operation between those that add the row and take it away."""
+    """The operation between those that add the row and take it away."""
+    taken_axes, made_axes = _axes(node)
     own = f"{next(filter(None, node.output))}/rows"
     rows, none, more, pads = (f"{own}/{part}" for part in ("count", "none", "more", "pads"))
     axes = [f"{own}/{axis}" for axis in range(3)]
     for axis, name in enumerate(axes):
         value = numpy_helper.from_array(np.array([axis]))
         yield helper.make_node("Constant", [], [name], name, value=value)
-    yield helper.make_node("Shape", [node.input[0]], [rows], rows, start=1, end=2)
+    yield helper.make_node(
+        "Shape", [node.input[0]], [rows], rows, start=taken_axes[0], end=taken_axes[0] + 1
+    )
     yield helper.make_node("Equal", [rows, axes[0]], [none], none)
     yield helper.make_node("Cast", [none], [more], more, to=TensorProto.INT64)
     yield helper.make_node("Concat", [axes[0], more], [pads], pads, axis=0)
     changed = onnx.NodeProto()
     changed.CopyFrom(node)
     changed.name = own
-    for place, axis in _TAKEN.items():
-        if place < len(node.input) and (name := node.input[place]):
+    for place, name in enumerate(node.input):
+        if name and (axis := taken_axes.get(place)) is not None:
             changed.input[place] = made = f"{own}/input {place}"
             yield helper.make_node("Pad", [name, pads, "", axes[axis]], [made], made)
     for place, name in enumerate(node.output):
         changed.output[place] = name and f"{own}/output {place}"
     yield changed
-    for name, made, axis in zip(node.output, changed.output, _MADE, strict=False):
+    for name, made, axis in zip(node.output, changed.output, made_axes, strict=False):
         if name:
             yield helper.make_node("Slice", [made, axes[0], rows, axes[axis]], [name], name)
