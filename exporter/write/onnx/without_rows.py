@@ -49,8 +49,8 @@ def _padded(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     own = f"{next(filter(None, node.output))}/rows"
     rows, none, more, pads = (f"{own}/{part}" for part in ("count", "none", "more", "pads"))
     axes = [f"{own}/{axis}" for axis in range(3)]
-    for axis, name in enumerate(axes):
-        value = numpy_helper.from_array(np.array([axis]))
+    for number, name in enumerate(axes):
+        value = numpy_helper.from_array(np.array([number]))
         yield helper.make_node("Constant", [], [name], name, value=value)
     yield helper.make_node(
         "Shape", [node.input[0]], [rows], rows, start=taken_axes[0], end=taken_axes[0] + 1
@@ -68,6 +68,6 @@ def _padded(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     for place, name in enumerate(node.output):
         changed.output[place] = name and f"{own}/output {place}"
     yield changed
-    for name, made, axis in zip(node.output, changed.output, made_axes, strict=False):
+    for name, made, number in zip(node.output, changed.output, made_axes, strict=False):
         if name:
-            yield helper.make_node("Slice", [made, axes[0], rows, axes[axis]], [name], name)
+            yield helper.make_node("Slice", [made, axes[0], rows, axes[number]], [name], name)
