@@ -107,7 +107,7 @@ def test_a_bug_inside_is_not_taken_for_either(tmp_path):
 
 
 def test_the_package_is_a_program_and_tells_its_version():
-    command = [sys.executable, "-m", "exporter", "--version"]
+    command = [sys.executable, "-m", "exporter.command_line", "--version"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert text == f"parquet-to-triton {version('parquet-to-triton')}\n"
 

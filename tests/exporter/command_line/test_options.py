@@ -351,7 +351,7 @@ def test_a_folder_with_data_is_refused_before_the_fit(folder):
 
 
 def test_it_runs_as_a_module():
-    command = [sys.executable, "-m", "exporter", "--version"]
+    command = [sys.executable, "-m", "exporter.command_line", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"parquet-to-triton {version('parquet-to-triton')}\n"
 

@@ -208,7 +208,7 @@ def test_a_server_that_does_not_answer_has_a_row_without_numbers():
 
 
 def test_the_command_goes_on_while_a_server_is_down(monitor):
-    command = [sys.executable, "-u", "-m", "exporter", "watch", "--interval", "0.5"]
+    command = [sys.executable, "-u", "-m", "exporter.command_line", "watch", "--interval", "0.5"]
     with new_monitor().serving() as kept:
         with monitor.serving() as url:
             watch = subprocess.Popen(
@@ -230,7 +230,7 @@ def test_nothing_is_drawn_before_a_row_was_counted(monitor):
 
 def test_the_command_draws_at_each_look_until_it_is_interrupted(monitor, tmp_path):
     page, picture = tmp_path / "skew.html", tmp_path / "skew.svg"
-    command = [sys.executable, "-m", "exporter", "watch", "--interval", "0.5"]
+    command = [sys.executable, "-m", "exporter.command_line", "watch", "--interval", "0.5"]
     with monitor.serving() as url:
         watch = subprocess.Popen(
             [*command, "--html", page, "--svg", picture, "--column", "price", url],

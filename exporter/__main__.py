@@ -1,6 +1,0 @@
-"""`python -m exporter`, the command `ensemble`."""
-
-from exporter.command_line import main
-
-if __name__ == "__main__":
-    main()
