@@ -20,6 +20,9 @@ from workflow.progress import stage
 
 TESTS = Path(__file__).parent
 GPU_TESTS = TESTS / "gpu"
+# What the processes of tests do first, see tests/children/sitecustomize.py.
+_PATHS = (str(TESTS / "children"), os.environ.get("PYTHONPATH", ""))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
 
 class NoGpu(pytest.Dir):

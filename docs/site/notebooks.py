@@ -11,7 +11,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import nbclient
 import nbformat
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +30,8 @@ def execute(path: Path, folder: Path) -> Any:
     Raises:
         CellExecutionError: a cell raised an error.
     """
+    import nbclient  # noqa: PLC0415 - it takes seconds, and most builds execute nothing
+
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(folder)}}
     client = nbclient.NotebookClient(notebook, timeout=280, resources=resources)

@@ -13,7 +13,7 @@ from links import FILES, ROOT, Links, file_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
-from reference import groups, pages, undocumented
+from reference import Group, groups, pages, undocumented
 
 DOCS = ROOT / "docs"
 GUIDES = (
@@ -39,17 +39,20 @@ FACTS = ("benchmarks", "scale", "comparison", "parity", "reliability", "glossary
 FOLDERS = (("Guides", "guide"), ("Decisions", "decisions"), ("Tutorials", "tutorials"))
 # Of each tutorial's page; Markdown would change the HTML of pictures.
 _OUTPUTS: dict[str, list[str]] = {}
+# Read once in each build.
+_GROUPS: list[Group] = []
 _PLACE = re.compile(r'<div data-output="(\d+)"></div>')
 _LOG = logging.getLogger("mkdocs.hooks.pages")
 
 
 def on_config(config: MkDocsConfig) -> None:
     """Compose the navigation of the files that there are."""
+    _GROUPS[:] = groups()
     config.nav = [
         {"Start": "index.md"},
         {"Tutorials": ["tutorials/index.md", *_tutorials()]},
         {"Guides": _listed("guide")},
-        {"Reference": [{group.path: _names(group)} for group in groups()]},
+        {"Reference": [{group.path: _names(group)} for group in _GROUPS]},
         {"Facts": _facts()},
         {"Decisions": _listed("decisions")},
         {"Project": ["changelog.md", "contributing.md", "security.md", "releasing.md"]},
@@ -58,10 +61,9 @@ def on_config(config: MkDocsConfig) -> None:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made of other files."""
-    found = groups()
-    for name in undocumented(found):
+    for name in undocumented(_GROUPS):
         _LOG.warning("Expected a docstring of each public name. Received: none of %s.", name)
-    made = [page for group in found for page in pages(group)]
+    made = [page for group in _GROUPS for page in pages(group)]
     made += [(page, (ROOT / file).read_text()) for page, file in FILES.items()]
     made += [(f"tutorials/{name}.md", _tutorial(name)) for name in TUTORIALS]
     made += [(f"{folder}/index.md", _index(title, folder)) for title, folder in FOLDERS]

@@ -56,15 +56,19 @@ class Answer(NamedTuple):
 
 
 class Load:
-    """Clients that ask without a pause, and keep what they got.
+    """Four clients that ask again and again, and keep what they got.
+
+    Args:
+        pause: the seconds between two requests of a client, which leave the server a part of the machine.
 
     Attributes:
         failures: the errors; no request is sent twice.
         answers: the answers of all threads.
     """
 
-    def __init__(self, url):
-        self._url, self.ended, self._lock = url, threading.Event(), threading.Condition()
+    def __init__(self, url, pause):
+        self._url, self._pause = url, pause
+        self.ended, self._lock = threading.Event(), threading.Condition()
         self.failures, self.answers = [], []
 
     @property
@@ -96,8 +100,7 @@ class Load:
     def run(self):
         try:
             with EnsembleClient(self._url, "live", retries=0) as client:
-                # The pause leaves the server a part of the machine to load models with.
-                while not self.ended.wait(0.005):
+                while not self.ended.wait(self._pause):
                     self._ask(client)
         except Exception as error:  # noqa: BLE001 - of a thread
             with self._lock:
@@ -114,9 +117,9 @@ class Load:
 
     @classmethod
     @contextmanager
-    def of(cls, url, threads=4):
-        load = cls(url)
-        running = [threading.Thread(target=load.run) for _ in range(threads)]
+    def of(cls, url, pause=0.005):
+        load = cls(url, pause)
+        running = [threading.Thread(target=load.run) for _ in range(4)]
         for thread in running:
             thread.start()
         try:

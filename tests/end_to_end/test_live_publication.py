@@ -220,7 +220,7 @@ def test_kept_answers_of_a_number_are_not_given_for_another_version_that_has_it(
 
 def test_a_fused_model_is_published_and_rolled_back_under_load(repository):
     export(repository, 1, 1, runtime="fused_onnx")
-    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+    with TritonServer(repository) as server, Load.of(server.grpc_url, pause=0.02) as load:
         export(repository, 2, 2, runtime="fused_onnx")
         assert server.publish("live") == 2
         load.expect(2)
@@ -494,7 +494,7 @@ BROKEN = {
 def test_a_broken_version_leaves_the_old_one_serving(kinds, repository):
     """Each kind in turn, under load; the last step is a version that is whole."""
     export(repository, 1, 1)
-    with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
+    with TritonServer(repository) as server, Load.of(server.grpc_url, pause=0.02) as load:
         for break_, reason in (BROKEN[kind] for kind in kinds):
             export(repository, 2, 2)
             manifest = repository / "live" / "2" / "manifest.json"

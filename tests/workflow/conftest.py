@@ -55,8 +55,7 @@ _TIMES = {
     "distributed.comm.timeouts.connect": "2s",
     "distributed.deploy.lost-worker-timeout": "24h",
 }
-# Dask observes itself a hundred to a thousand times a second. A cluster that waits for the next test takes 2 %
-# of a core without that, and 20 % with it, for as long as the other tests run.
+# Dask observes itself a hundred to a thousand times a second: a fifth of a core.
 _WITHOUT_OBSERVATION = {
     "distributed.admin.system-monitor.interval": "10s",
     "distributed.admin.system-monitor.gil.enabled": False,
@@ -65,9 +64,12 @@ _WITHOUT_OBSERVATION = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    """The client of a cluster of two processes, which are replaced if they are killed."""
+    """The client of a cluster of two processes, which are replaced if they are killed.
+
+    Started for each file of tests: one that waits takes 4 % of a core, for as long as the others run.
+    """
     import dask
     from distributed import Client, LocalCluster
 

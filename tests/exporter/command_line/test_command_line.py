@@ -31,12 +31,6 @@ from workflow import Workflow, ops
 label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"), tags=["target"])
 flow = Workflow((["user", "tags"] >> ops.Categorify()) + label)
 """
-MODEL = """
-from training import models
-
-def make_model(workflow):
-    return models.mlp(workflow.output_schema, hidden=[4], output_name="mine")
-"""
 LAYER = """
 import keras
 workflow = keras.layers.Lambda(lambda x: x / (1 / 0))(keras.ops.ones((1, 1)))
@@ -72,10 +66,12 @@ def folder(tmp_path_factory):
             "rating": rows % 7 / 1.5,
         }
     ).write_parquet("rows.parquet")
+    # One request a row: of all rows, `bench --write-input` asks 1,024 times.
+    pl.read_parquet("rows.parquet", n_rows=20).write_parquet("few.parquet")
     (folder / "flow.py").write_text(DEFINITION)
-    (folder / "net.py").write_text(MODEL)
     done("fit", "flow.py:flow", "rows.parquet", "--transform-to", "train")
-    done("train", "train", "--batch-size", "512", "--embedding-dim", "4")
+    cheap = ("--optimizer", "sgd", "--metric", "accuracy")
+    done("train", "train", "--batch-size", "512", "--embedding-dim", "4", *cheap)
     text = done("export", "shop", "--runtime", "fused_onnx", "--max-batch-size", "512")
     assert "A server has loaded the models and answered the golden rows" in text
     yield folder
@@ -206,7 +202,8 @@ def test_a_server_behind_tls_and_a_login(folder, addresses, tmp_path, scheme):
         written = ("--server", server[1]) if scheme == "https" else ()
         assert document == json.loads(done("openapi", "shop", *written))
         requests = folder / f"{scheme}.json"
-        assert "1,024 requests" in done("bench", "shop", data, "--write-input", requests, *own)
+        words = ("bench", "shop", "few.parquet", "--write-input", requests)
+        assert "20 requests" in done(*words, *own)
         if scheme == "https":  # gRPC's headers are packed.
             sent = network.sent.lower()
             assert sent.count(b"authorization: bearer of a file\r\n") >= 4
@@ -225,7 +222,9 @@ def test_data_of_a_store_with_options(folder, served, link):
     )
     own = ("shop", url, *options, "--url", served)
     assert "Parity passed: shop, 5 rows" in done("parity", *own, "--rows", 5, "--no-html")
-    assert "1,024 requests" in done("bench", *own, "--write-input", "stored.json")
+    few = link.put("raw/few.parquet", pl.read_parquet(folder / "few.parquet"))
+    words = ("bench", "shop", few, *options, "--url", served)
+    assert "20 requests" in done(*words, "--write-input", "stored.json")
     words = ("--repository", "stored", "--prove", "process", "--no-html", *options)
     text = done("export", "shop", "--runtime", "fused_onnx", "--golden-rows", url, *words)
     assert "golden_rows the first 8" in " ".join(text.split())
@@ -267,7 +266,8 @@ def test_parity_as_json(served):
 
 @pytest.mark.usefixtures("folder")
 def test_parity_with_another_network_is_exit_code_1(served):
-    done("train", "train", "--model", "net.py", "--output", "other.keras")
+    schema = Workflow.load("workflow").output_schema.without(["rating"])
+    models.mlp(schema, hidden=[4], output_name="output").save("other.keras")
     result = ensemble(
         *("parity", "shop", "rows.parquet", "--url", served, "--model", "other.keras", "--rows", 5)
     )
@@ -519,13 +519,12 @@ def test_a_plan_as_a_page_and_golden_rows(folder):
     save_model(network, "saved")
     options = ["--runtime", "fused_onnx", "--repository", "others", "--html", "plan.html"]
     options += ["--prove", "process"]
+    options += ["--option", "network_instances=2", "--option", "network_kind=KIND_CPU"]
     text = done("export", "shop", "--model", "saved", "--golden-rows", "rows.parquet", *options)
     assert "golden_rows the first 8" in " ".join(text.split())
+    assert "network_instances 2, network_kind KIND_CPU" in " ".join(text.split())
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "Model shop" in (folder / "plan.html").read_text()
-    others = ["--option", "network_instances=2", "--option", "network_kind=KIND_CPU"]
-    text = done("export", "shop", "--model", "saved", *options, *others, "--version", "2")
-    assert "network_instances 2, network_kind KIND_CPU" in " ".join(text.split())
     proof = ["--repository", "others", "--model", "saved", "--rows", "50"]
     assert "Parity passed: shop, 50 rows" in done("parity", "shop", "rows.parquet", *proof)
 
@@ -533,7 +532,7 @@ def test_a_plan_as_a_page_and_golden_rows(folder):
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ("export alone --repository alone", "Ensemble alone, version 1"),
+        ("export alone --repository alone --prove process", "Ensemble alone, version 1"),
         pytest.param(
             "train train --output alone.keras", "    epoch    seconds", marks=pytest.mark.long
         ),

@@ -18,6 +18,14 @@ from workflow.expressions.polars.series import to_column
 from workflow.wire.format import decode, encode
 from workflow.wire.packed_tensor import parse_packing, unpack
 
+# One object, by which exports with it are known.
+GOLDEN = rows()
+
+
+@pytest.fixture
+def export(written_once):
+    return written_once
+
 
 def sent(report, model, number):
     """The tensors of a request that the server makes of a model, read as Triton reads them."""
@@ -34,7 +42,7 @@ def sent(report, model, number):
 
 @pytest.mark.parametrize(("runtime", "batch"), list(zip(RUNTIMES, cycle([0, 8, 8, 0]))))
 def test_every_model_that_computes_is_asked_for_each_golden_row(runtime, batch, export):
-    options = ServingOptions(runtime=runtime, max_batch_size=batch, golden_rows=rows())
+    options = ServingOptions(runtime=runtime, max_batch_size=batch, golden_rows=GOLDEN)
     report = export(serving=options)
     for config in configs(report).values():
         asked = [set(request.inputs) for request in config.model_warmup]
@@ -54,7 +62,7 @@ def test_every_model_that_computes_is_asked_for_each_golden_row(runtime, batch, 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "onnx"])
 def test_the_network_is_asked_for_what_the_rows_become(runtime, export, workflow):
-    options = ServingOptions(runtime=runtime, max_batch_size=8, golden_rows=rows())
+    options = ServingOptions(runtime=runtime, max_batch_size=8, golden_rows=GOLDEN)
     report = export(serving=options)
     offline = workflow.transform(rows()).collect()
     packing = parse_packing(report.plan.steps[0].parameters["packing"])

@@ -79,6 +79,8 @@ REFUSED = (POOLING, "means_without_a_guard", "string_lookup", "hashing_of_ids", 
 REFUSED += ("bfloat16",)
 # Their tolerance, or rows that they refuse, would be those of the networks beside them.
 ALONE = ("mixed_precision", "unnormalised_numbers", "checked_by_itself", "bfloat16")
+# Its one layer is in `bidirectional` twice.
+CONTAINED = ("recurrent",)
 
 
 def each(names, quick):
@@ -90,7 +92,7 @@ def beside_others(taken):
     return [
         name
         for name, reason in NETWORKS.items()
-        if name not in ALONE and taken(reason) and reason != "empty lists"
+        if name not in ALONE + CONTAINED and taken(reason) and reason != "empty lists"
     ]
 
 

@@ -16,6 +16,8 @@ from exporter.repository.object_store import StoredRepository, in_order
 from serving import EnsembleClient, ServerError, TritonServer, check_parity
 
 pytestmark = pytest.mark.xdist_group("object_store")
+# Three models of few files, for tests of any repository.
+SMALL = ServingOptions(runtime="onnx", max_batch_size=8)
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_what_a_server_loads_is_written_after_all_that_it_needs(to_store, link, 
 
 
 def test_a_server_does_not_load_an_ensemble_until_its_last_object_is_there(export, tmp_path):
-    report = export()
+    report = export(serving=SMALL)
     *files, last = in_order(report.repository, [spec.name for spec in report.plan.models])
     for file in files:
         copy = tmp_path / "part" / file.relative_to(report.repository)
@@ -117,15 +119,15 @@ def test_a_server_does_not_load_an_ensemble_until_its_last_object_is_there(expor
 
 
 def test_a_model_of_the_name_is_refused_before_the_network_is_written(to_store, link):
-    to_store()
+    to_store(serving=SMALL)
     link.requests.clear()
     with pytest.raises(
         ExportError, match=r"no model 'movies' in s3://.*Received: objects of movies"
     ) as e:
-        to_store(version=2)
+        to_store(version=2, serving=SMALL)
     assert f"aws s3 rm --recursive {link.url}/models/movies." in str(e.value)
     assert link.count("PUT") == 0
-    other = to_store(name="others")
+    other = to_store(name="others", serving=SMALL)
     assert other.plan.published.name == "others"
 
 
@@ -139,7 +141,7 @@ def test_a_step_that_is_left_is_refused_and_stays(to_store, link, tmp_path):
 
 @pytest.mark.parametrize("marked", [False, True])
 def test_all_that_a_killed_export_has_left_is_named_at_once(export, link, marked):
-    report = export()
+    report = export(serving=SMALL)
     models = [spec.name for spec in report.plan.models]
     for model in models[:-1]:
         link.put(f"models/{model}/config.pbtxt", b"left")
@@ -155,7 +157,7 @@ def test_all_that_a_killed_export_has_left_is_named_at_once(export, link, marked
 
 
 def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tmp_path):
-    report = export()
+    report = export(serving=SMALL)
     models = [spec.name for spec in report.plan.models]
     keys = [f.relative_to(report.repository) for f in in_order(report.repository, models)]
     stored = StoredRepository(f"{link.url}/models", {**link.options, "max_retries": 0})
@@ -174,7 +176,7 @@ def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tm
 
 
 def test_a_mark_that_the_store_has_written_before_it_failed_is_ones_own(export, link, tmp_path):
-    report = export()
+    report = export(serving=SMALL)
     models = [spec.name for spec in report.plan.models]
     stored = StoredRepository(f"{link.url}/models", {**link.options, "max_retries": 1})
     failed = []
@@ -205,7 +207,7 @@ def test_an_export_that_has_begun_excludes_another(to_store, link, tmp_path):
 
 def test_advice_can_be_pasted_into_a_shell(to_store, link):
     key, url = "mo de/7", f"{link.url}/mo de/7"
-    report = to_store(key)
+    report = to_store(key, serving=SMALL)
 
     def expect_advice(words, *arguments):
         command = str(error.value).partition(words)[2].removesuffix(".")
@@ -215,11 +217,11 @@ def test_advice_can_be_pasted_into_a_shell(to_store, link):
         _ = report.paths
     expect_advice("aws s3 sync ", url, "models")
     with pytest.raises(ExportError) as error:
-        to_store(key)
+        to_store(key, serving=SMALL)
     expect_advice("aws s3 rm --recursive ", f"{url}/movies")
     link.put("mo de/8/.movies.export", b"")
     with pytest.raises(ExportError) as error:
-        to_store("mo de/8")
+        to_store("mo de/8", serving=SMALL)
     expect_advice("aws s3 rm ", f"{link.url}/mo de/8/.movies.export")
 
 

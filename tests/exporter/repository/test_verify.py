@@ -8,6 +8,11 @@ from exporter.repository import verify as verification
 from serving import ServerError, TritonServer
 
 
+@pytest.fixture
+def export(written_once):
+    return written_once
+
+
 # Protobuf reads a changed escape in a config, and warns.
 @pytest.mark.filterwarnings("ignore:.*invalid escape sequence:DeprecationWarning")
 def test_one_changed_byte_of_any_file_is_found(export, tally):
@@ -28,7 +33,6 @@ def test_one_changed_byte_of_any_file_is_found(export, tally):
     assert verify(report.repository, "movies") == report.generation
 
 
-@pytest.mark.usefixtures("files_only")
 def test_an_export_meanwhile_is_no_damage(export, tmp_path, monkeypatch):
     """It removes an older version, whose files the check then missed."""
     repository, check = tmp_path / "models", verification.verify_version
