@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,14 +14,16 @@ import polars as pl
 from workflow.expressions.polars.series import to_column
 from workflow.graph.selection import one_or_several
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Keyed, Partials, Selectable, State
+from workflow.operator.feature import Feature, Features, Keyed, OfRows, Partials, Selectable, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema, Tags
 from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
-from ._moments import merged_moments, moments, variance
+from ._grouping import KEYS_AND_SUM, moments_by_key, single
+from ._moments import moments, variance
+from ._numbers import without_negative_zero
 from ._times import time_of, time_state
 
 STATS = ("count", "sum", "mean", "std", "var", "min", "max")
@@ -117,16 +120,44 @@ class JoinGroupby(Operator):
         for n in range(len(described)):
             finite = pl.col(_described(n))
             wanted += [*moments(finite, f"{n}."), finite.cast(pl.Float64).sum().alias(f"{n}.sum")]
+        return {
+            prefix: rows.group_by(tables.key_names(group)).agg(wanted)
+            for (prefix, rows), group in zip(
+                self._rows(frame, columns).items(), groups, strict=True
+            )
+        }
+
+    def _rows(self, frame: pl.LazyFrame, columns: Schema) -> dict[str, pl.LazyFrame]:
+        """The keys of each group, and the values to describe."""
         values = [
             _finite(pl.col(name), columns[name].info.kind).alias(_described(n))
-            for n, name in enumerate(described)
+            for n, name in enumerate(self.dependency_names())
         ]
         return {
             prefix: frame.select(*tables.key_columns(group), *values)
-            .group_by(tables.key_names(group))
-            .agg(wanted)
-            for prefix, group in tables.tables_of(groups).items()
+            for prefix, group in tables.tables_of(self.groups(columns)).items()
         }
+
+    def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
+        """All tables with sums."""
+        if not self.dependency_names():
+            return {}
+        groups = tables.tables_of(self.groups(columns))
+        return {
+            prefix: (rows, partial(self._described_by, tables.key_names(groups[prefix])))
+            for prefix, rows in self._rows(frame, columns).items()
+        }
+
+    def _described_by(self, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
+        numbers = range(len(self.dependency_names()))
+        return moments_by_key(rows, keys, (single(rows[_described(n)]) for n in numbers))
+
+    def _merged_by(self, keys: Sequence[str], parts: pl.DataFrame) -> pl.DataFrame:
+        columns = (
+            parts.select(pl.col(f"{n}.{key}").alias(key) for key in KEYS_AND_SUM)
+            for n in range(len(self.dependency_names()))
+        )
+        return moments_by_key(parts, keys, columns)
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether there are variances."""
@@ -134,12 +165,7 @@ class JoinGroupby(Operator):
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments of all parts together."""
-        described = range(len(self.dependency_names()))
-        # In the order of `partial`: what is merged may be merged again, beside what is not.
-        merged = [pl.col("rows").sum()]
-        for n in described:
-            merged += [*merged_moments(f"{n}."), pl.col(f"{n}.sum").sum()]
-        return tables.merge_groups(partials, self.groups(columns), lambda _: merged)
+        return tables.merge_groups(partials, self.groups(columns), self._merged_by)
 
     def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
         """All tables."""
@@ -209,7 +235,7 @@ def _statistic(table: pl.DataFrame, stat: str, number: int) -> pl.Series:
     if stat == "count":
         return table["rows"].clip(0, np.iinfo(np.int32).max).cast(pl.Int32)
     if stat in ("min", "max"):
-        return table[f"{number}.{stat}"]
+        return without_negative_zero(table[f"{number}.{stat}"])
     values = {
         "sum": pl.col(f"{number}.sum"),
         "mean": pl.col(f"{number}.mean"),
