@@ -9,9 +9,12 @@ Variances", 1979.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 KEYS = ("values", "mean", "squares", "min", "max")
+# Values that fit into the cache of a core.
+_BLOCK = 32_768
 
 
 def moments(values: pl.Expr, prefix: str = "") -> list[pl.Expr]:
@@ -27,22 +30,42 @@ def moments(values: pl.Expr, prefix: str = "") -> list[pl.Expr]:
     return [moment.alias(prefix + key) for key, moment in zip(KEYS, made, strict=True)]
 
 
-def moments_of(values: pl.DataFrame) -> pl.DataFrame:
+def moments_of(values: pl.DataFrame, *, finite: bool = True) -> pl.DataFrame:
     """The `moments` of one column, added in the order of the rows.
 
     Polars' queries add in the order in which their threads end: each time the last bits are others.
+
+    Args:
+        values: the column; nulls and NaN do not count.
+        finite: whether infinities do not count either.
 
     Example:
         >>> moments_of(pl.DataFrame({"a": [1.0, None, 3.0]})).row(0)
         (2.0, 2.0, 2.0, 1.0, 3.0)
     """
-    known = values.to_series().drop_nulls().rechunk()
-    real = known.cast(pl.Float64)
-    count, mean, variance = float(len(real)), real.mean(), real.var(ddof=0)
-    squares = None if variance is None else variance * count
-    dtypes = [*[pl.Float64] * 3, known.dtype, known.dtype]
-    made = [count, mean, squares, known.min(), known.max()]
-    return pl.DataFrame([made], dict(zip(KEYS, dtypes, strict=True)), orient="row")
+    column = values.to_series()
+    blocks = [
+        _of_block(column.slice(start, _BLOCK), finite=finite)
+        for start in range(0, len(column), _BLOCK)
+    ]
+    table = pl.DataFrame(
+        [block for block in blocks if block], dict.fromkeys(KEYS, pl.Float64), orient="row"
+    )
+    return table.select(merged_moments())
+
+
+def _of_block(column: pl.Series, *, finite: bool) -> tuple[float, ...] | None:
+    known = column.drop_nulls() if column.null_count() else column
+    values = known.to_numpy().astype(np.float64, copy=False)
+    counted = np.isfinite(values) if finite else ~np.isnan(values)
+    if not counted.all():
+        values = values[counted]
+    if not len(values):
+        return None
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = values.mean()
+        squares = np.square(values - mean).sum()
+    return float(len(values)), mean, squares, values.min(), values.max()
 
 
 def merged(parts: pl.LazyFrame, *further: pl.Expr) -> pl.LazyFrame:

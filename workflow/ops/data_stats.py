@@ -191,7 +191,9 @@ def _values(frame: pl.LazyFrame, column: ColumnSchema) -> pl.LazyFrame:
 
 def _moments(values: pl.DataFrame) -> pl.DataFrame:
     rows = pl.Series("rows", [values.height], pl.Int64)
-    return pl.DataFrame([rows, *moments_of(values).get_columns()])
+    ends = pl.col("min", "max").cast(values.dtypes[0])
+    made = moments_of(values, finite=False).with_columns(ends)
+    return pl.DataFrame([rows, *made.get_columns()])
 
 
 def _counts(values: pl.LazyFrame) -> pl.LazyFrame:
@@ -208,7 +210,7 @@ def _of_counts(table: pl.DataFrame) -> pl.DataFrame:
     values = int(known["count"].sum())
     mean = float(np.sum(real * count)) / values if values else None
     spread = None if mean is None else float(np.sum(count * (real - mean) ** 2))
-    std = None if spread is None or values < 2 else (spread / (values - 1)) ** 0.5  # noqa: PLR2004
+    std = None if spread is None or values < 2 else (spread / (values - 1)) ** 0.5
     return known.select(
         rows=pl.lit(table["count"].sum(), pl.Int64),
         values=values,

@@ -86,10 +86,9 @@ class FillMedian(Operator):
         expect_numbers(self, columns)
         counts = {}
         for name, column in columns.items():
-            value = pl.col(name)
             values = finite_values(frame, name, is_list=column.is_list)
             counts[name] = (
-                values.select(bin=_bin(value), value=value)
+                values.select(bin=_bin(pl.col(name)), value=pl.col(name))
                 .group_by("bin")
                 .agg(count=pl.len().cast(pl.Int64), low=pl.min("value"), high=pl.max("value"))
             )

@@ -21,8 +21,8 @@ from workflow.schema.schema import Schema, Tags
 from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
-from ._grouping import KEYS_AND_SUM, moments_by_key, single
-from ._moments import moments, variance
+from ._grouping import grouped
+from ._moments import KEYS, merged_moments, moments, variance
 from ._numbers import without_negative_zero
 from ._times import time_of, time_state
 
@@ -149,15 +149,21 @@ class JoinGroupby(Operator):
         }
 
     def _described_by(self, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
-        numbers = range(len(self.dependency_names()))
-        return moments_by_key(rows, keys, (single(rows[_described(n)]) for n in numbers))
-
-    def _merged_by(self, keys: Sequence[str], parts: pl.DataFrame) -> pl.DataFrame:
-        columns = (
-            parts.select(pl.col(f"{n}.{key}").alias(key) for key in KEYS_AND_SUM)
-            for n in range(len(self.dependency_names()))
-        )
-        return moments_by_key(parts, keys, columns)
+        """The result of the query for some rows, in their order."""
+        aggregates, made = [("row", "count")], [pl.col("row_count").alias("rows")]
+        for n in range(len(self.dependency_names())):
+            value, real = _described(n), f"{n}.real"
+            rows = rows.with_columns(pl.col(value).cast(pl.Float64).alias(real))
+            aggregates += [(real, function) for function in ("count", "sum", "variance")]
+            aggregates += [(value, "min"), (value, "max")]
+            count = pl.col(f"{real}_count").cast(pl.Float64)
+            total, spread = pl.col(f"{real}_sum"), pl.col(f"{real}_variance")
+            ends = pl.col(f"{value}_min"), pl.col(f"{value}_max")
+            moments = zip(KEYS, (count, total / count, spread * count, *ends), strict=True)
+            made += [moment.alias(f"{n}.{key}") for key, moment in moments]
+            made.append(total.fill_null(0.0).alias(f"{n}.sum"))
+        table = grouped(rows.with_columns(row=pl.lit(value=True)), keys, aggregates)
+        return table.select(*keys, *made)
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether there are variances."""
@@ -165,7 +171,15 @@ class JoinGroupby(Operator):
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments of all parts together."""
-        return tables.merge_groups(partials, self.groups(columns), self._merged_by)
+        # In the order of `partial`: what is merged may be merged again, beside what is not.
+        merged = [pl.col("rows").sum()]
+        for n in range(len(self.dependency_names())):
+            merged += [*merged_moments(f"{n}."), pl.col(f"{n}.sum").sum()]
+
+        def merge(keys: Sequence[str], parts: pl.DataFrame) -> pl.DataFrame:
+            return parts.group_by(keys).agg(merged)
+
+        return tables.merge_groups(partials, self.groups(columns), merge)
 
     def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
         """All tables."""

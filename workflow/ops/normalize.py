@@ -18,7 +18,7 @@ from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 
 from ._moments import merged, moments, moments_of, variance
-from ._numbers import expect_numbers, finite_values, scaled
+from ._numbers import expect_numbers, finite_values, flat_values, scaled
 from ._state import expect_numbers_of_columns
 
 # Bits of a mean below the deviation that are kept; float32 has 24.
@@ -75,7 +75,7 @@ class Normalize(Operator):
     def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
         """All tables."""
         return {
-            name: (finite_values(frame, name, is_list=c.is_list), moments_of)
+            name: (flat_values(frame, name, is_list=c.is_list), moments_of)
             for name, c in columns.items()
         }
 

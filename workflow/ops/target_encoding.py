@@ -32,7 +32,7 @@ from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed
-from ._grouping import summed
+from ._grouping import grouped, summed
 
 _FURTHER = "further."
 
@@ -144,15 +144,16 @@ class TargetEncoding(OutOfFoldOperator):
     def _rows(
         self, frame: pl.LazyFrame, columns: Schema, further: Sequence[str] = ()
     ) -> dict[str, Keys]:
-        """The keys of each group, and each row's part of the sums and counts."""
+        """The rows of each group's table, and the names of its keys."""
         # NaN that an operator has computed is null, as in the data.
-        targets = [pl.col(n).cast(pl.Float64).fill_nan(None) for n in self.dependency_names()]
-        terms = [t.fill_null(0.0).alias(f"sum{n}") for n, t in enumerate(targets)]
-        terms += [t.is_not_null().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
+        targets = [
+            pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"target{n}")
+            for n, name in enumerate(self.dependency_names())
+        ]
         others = [pl.col(name).alias(f"{_FURTHER}{name}") for name in further]
         return {
             prefix: (
-                frame.select(*tables.key_columns(group), *others, *terms),
+                frame.select(*tables.key_columns(group), *others, *targets),
                 [*tables.key_names(group), *(f"{_FURTHER}{name}" for name in further)],
             )
             for prefix, group in tables.tables_of(self.groups(columns)).items()
@@ -305,14 +306,26 @@ class TargetEncoding(OutOfFoldOperator):
 
 
 def _queries(rows: Mapping[str, Keys]) -> Partials:
-    return {
-        prefix: query.group_by(keys).agg(pl.exclude(keys).sum())
-        for prefix, (query, keys) in rows.items()
-    }
+    made: dict[str, pl.LazyFrame] = {}
+    for prefix, (query, keys) in rows.items():
+        targets = [pl.col(name) for name in query.collect_schema() if name not in keys]
+        totals = [target.sum().alias(f"sum{n}") for n, target in enumerate(targets)]
+        totals += [t.count().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
+        made[prefix] = query.group_by(keys).agg(totals)
+    return made
 
 
 def _functions(rows: Mapping[str, Keys]) -> Mapping[str, OfRows]:
-    return {prefix: (query, partial(summed, keys)) for prefix, (query, keys) in rows.items()}
+    return {prefix: (query, partial(_totals, keys)) for prefix, (query, keys) in rows.items()}
+
+
+def _totals(keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
+    targets = [name for name in rows.columns if name not in keys]
+    wanted = [(name, function) for function in ("sum", "count") for name in targets]
+    made = grouped(rows, keys, wanted)
+    sums = [pl.col(f"{name}_sum").fill_null(0.0).alias(f"sum{n}") for n, name in enumerate(targets)]
+    counts = [pl.col(f"{name}_count").alias(f"count{n}") for n, name in enumerate(targets)]
+    return made.select(*keys, *sums, *counts)
 
 
 def _arrays(table: pl.DataFrame, target: int) -> tuple[Array, Array]:
