@@ -150,16 +150,21 @@ class JoinGroupby(Operator):
 
     def _described_by(self, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
         """The result of the query for some rows, in their order."""
+        with_spread = not {"std", "var"}.isdisjoint(self.stats)
+        with_ends = with_spread or not {"min", "max"}.isdisjoint(self.stats)
+        # Each takes as long as a sum, or twice as long.
+        functions = ["count", "sum", *["variance"] * with_spread]
         aggregates, made = [("row", "count")], [pl.col("row_count").alias("rows")]
+        none = pl.lit(None, pl.Float64)
         for n in range(len(self.dependency_names())):
             value, real = _described(n), f"{n}.real"
             rows = rows.with_columns(pl.col(value).cast(pl.Float64).alias(real))
-            aggregates += [(real, function) for function in ("count", "sum", "variance")]
-            aggregates += [(value, "min"), (value, "max")]
-            count = pl.col(f"{real}_count").cast(pl.Float64)
-            total, spread = pl.col(f"{real}_sum"), pl.col(f"{real}_variance")
-            ends = pl.col(f"{value}_min"), pl.col(f"{value}_max")
-            moments = zip(KEYS, (count, total / count, spread * count, *ends), strict=True)
+            aggregates += [(real, function) for function in functions]
+            aggregates += [(value, "min"), (value, "max")] if with_ends else []
+            count, total = pl.col(f"{real}_count").cast(pl.Float64), pl.col(f"{real}_sum")
+            squares = pl.col(f"{real}_variance") * count if with_spread else none
+            low, high = (pl.col(f"{value}_{end}") if with_ends else none for end in ("min", "max"))
+            moments = zip(KEYS, (count, total / count, squares, low, high), strict=True)
             made += [moment.alias(f"{n}.{key}") for key, moment in moments]
             made.append(total.fill_null(0.0).alias(f"{n}.sum"))
         table = grouped(rows.with_columns(row=pl.lit(value=True)), keys, aggregates)

@@ -1,102 +1,133 @@
-"""Fits of one data set in this process, with a line for the digest of each file: a script and a module."""
+"""Digests of fits to one data set, for comparison between processes."""
 
 from __future__ import annotations
 
 import hashlib
-import sys
 import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from workflow import Workflow, ops
+from workflow.fit import fit_graph, learn_operators
 
-ROWS = 60_000
-# Far from the sizes of parts: these are made smaller, so that there are several.
-SOME = 7_000
+ROWS = 20_000
+ROWS_OF_A_PART = 3_000
+NUMBERS = ["price", "small", "count", "scores", "zero"]
 
 
-def write_data(folder: Path) -> None:
-    """Files with several row groups, of floats whose sum depends on the order in which they are added."""
+def write_data(folder: Path) -> list[Path]:
+    """Files of several row groups, with floats whose sum depends on the order in which they are added."""
     random = np.random.default_rng(7)
-    sizes = 10.0 ** random.uniform(-8, 12, ROWS) * random.choice([-1, 1], ROWS)
+    prices = 10.0 ** random.uniform(-8, 12, ROWS) * random.choice([-1, 1], ROWS)
     ends = np.cumsum(random.integers(0, 5, ROWS))
     frame = pl.DataFrame(
         {
-            "user": random.zipf(1.3, ROWS) % 9_000,
+            "user": random.zipf(1.3, ROWS) % 3_000,
             "city": [None if n % 13 == 0 else f"é{n * 7 % 40}" for n in range(ROWS)],
-            "price": sizes,
+            "price": prices,
             "small": random.normal(0, 1, ROWS).astype(np.float32),
             "count": random.integers(-(2**60), 2**60, ROWS),
             "scores": np.split(random.normal(1e6, 1, int(ends[-1])), ends[:-1]),
+            "zero": np.where(np.arange(ROWS) % 2, 0.0, -0.0),
         },
         schema_overrides={"scores": pl.List(pl.Float64)},
     ).with_columns(
-        price=pl.when(pl.col("user") % 17 == 0).then(None).otherwise("price"),
+        price=pl.when(pl.col("user") % 17 != 0).then("price"),
         small=pl.when(pl.col("user") % 19 == 0).then(float("nan")).otherwise("small"),
-        zero=pl.Series(np.where(np.arange(ROWS) % 2, 0.0, -0.0)),
     )
-    for number, start in enumerate(range(0, ROWS, 23_000)):
-        frame[start : start + 23_000].write_parquet(
-            folder / f"{number}.parquet", row_group_size=3_500
+    files = [folder / f"{number}.parquet" for number in range(5)]
+    for number, file in enumerate(files):
+        frame[number * ROWS // 5 : (number + 1) * ROWS // 5].write_parquet(
+            file, row_group_size=1_300
         )
+    return files
 
 
-def graphs() -> dict[str, Workflow]:
-    """Workflows whose operators add floats."""
-    numbers = ["price", "small", "count", "scores", "zero"]
+def by_row() -> Workflow:
+    """Operators that learn floats from each row."""
     stats = ["count", "sum", "mean", "std", "var", "min", "max"]
     keys = [["user", "city"], "user", "city"]
-    floats = ["price", "small", "zero"]
-    by_row = (
-        (numbers >> ops.Normalize(out_dtype="float64") >> ops.Rename(postfix="_normal"))
-        + (numbers >> ops.FillMedian() >> ops.Rename(postfix="_filled"))
-        + (numbers >> ops.NormalizeMinMax() >> ops.Rename(postfix="_ends"))
-        + (keys >> ops.JoinGroupby(floats, stats=stats))
-        + (keys >> ops.TargetEncoding(["price", "small"], out_dtype="float64"))
-        + ([*numbers, "city"] >> ops.DataStats() >> ops.Rename(postfix="_seen"))
+    described = keys >> ops.JoinGroupby(["price", "small", "zero"], stats=stats)
+    encoded = keys >> ops.TargetEncoding(["price", "small"], out_dtype="float64")
+    seen = [*NUMBERS, "city"] >> ops.DataStats() >> ops.Rename(postfix="_seen")
+    return Workflow(
+        (NUMBERS >> ops.Normalize("float64") >> ops.Rename(postfix="_normal"))
+        + (NUMBERS >> ops.NormalizeMinMax() >> ops.Rename(postfix="_scaled"))
+        + (NUMBERS >> ops.FillMedian() >> ops.Rename(postfix="_filled"))
+        + described
+        + encoded
+        + seen
     )
-    kept = [*numbers, "user", "city"] >> ops.Filter(lambda columns: columns["user"] > 1)
-    filtered = (kept[numbers] >> ops.Normalize("float64")) + (
-        kept["user", "city"] >> ops.TargetEncoding(kept["price"], out_dtype="float64")
-    )
-    lags = (numbers[:3] >> ops.DifferenceLag("city")) >> ops.Normalize("float64")
-    return {name: Workflow(node) for name, node in locals().items() if name in _GRAPHS}
 
 
-_GRAPHS = ("by_row", "filtered", "lags")
+def filtered() -> Workflow:
+    """Operators that learn from some of the rows."""
+    kept = [*NUMBERS, "user", "city"] >> ops.Filter(lambda columns: columns["user"] > 1)
+    means = kept["user", "city"] >> ops.TargetEncoding(kept["price"], out_dtype="float64")
+    return Workflow((kept[NUMBERS] >> ops.Normalize("float64")) + means)
 
 
-def digests(data: object, make: str, **options: object) -> list[str]:
-    """The digests of a saved fit to data, and of its outputs for a part of the data."""
+def lagged() -> Workflow:
+    """An operator that learns from columns over all rows."""
+    return Workflow(NUMBERS[:3] >> ops.DifferenceLag("city") >> ops.Normalize("float64"))
+
+
+def fitted(workflow: Workflow, data: Any, **options: Any) -> str:
+    """The digest of the files of a saved fit."""
     with tempfile.TemporaryDirectory() as folder:
-        workflow = graphs()[make].fit(data, **options)
-        workflow.save(folder)
-        saved = sorted(Path(folder).iterdir(), key=lambda path: path.suffix)
-        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in saved]
+        workflow.fit(data, **options).save(folder)
+        return _digest(Path(folder).iterdir())
 
 
-def digest_out_of_fold(data: object) -> str:
-    """The digest of the files of training data that `fit_transform_to_parquet` writes."""
+def out_of_fold(data: Any) -> str:
+    """The digest of training data that is encoded out of fold."""
     with tempfile.TemporaryDirectory() as folder:
-        files = graphs()["by_row"].fit_transform_to_parquet(data, folder)
-        return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()
+        return _digest(map(Path, by_row().fit_transform_to_parquet(data, folder)))
 
 
-def all_digests(folder: str) -> list[str]:
-    """A line for each way to fit."""
-    files = sorted(Path(folder).glob("*.parquet"))
-    lines = [f"{name} {digests(files, name)}" for name in _GRAPHS]
-    lines += [f"query {digests(pl.scan_parquet(files), 'by_row')}"]
-    lines += [f"frame {digests(pl.read_parquet(files), 'by_row')}"]
-    return [*lines, f"out of fold {digest_out_of_fold(files)}"]
+def _digest(files: Any) -> str:
+    contents = (file.read_bytes() for file in sorted(files, key=lambda file: file.suffix))
+    return hashlib.sha256(b"".join(contents)).hexdigest()
 
 
-if __name__ == "__main__":
-    from workflow.fit import fit_graph, learn_operators
+def every_way(files: list[Path]) -> dict[str, str]:
+    """The digests of all fits, by what is fitted, in a process that does nothing else."""
+    fit_graph.ROWS_OF_A_PASS = learn_operators.ROWS_OF_A_PASS = ROWS_OF_A_PART
+    return {
+        "files": fitted(by_row(), files),
+        "a query": fitted(by_row(), pl.scan_parquet(files)),
+        "a frame": fitted(by_row(), pl.read_parquet(files)),
+        "some rows": fitted(filtered(), files),
+        "columns over all rows": fitted(lagged(), files),
+        "out of fold": out_of_fold(files),
+    }
 
-    fit_graph.ROWS_OF_A_PASS = SOME
-    if hasattr(learn_operators, "ROWS_OF_A_PASS"):
-        learn_operators.ROWS_OF_A_PASS = SOME
-    print(*all_digests(sys.argv[1]), sep="\n")
+
+class LastOne:
+    """A cluster's task over some files, which waits in one worker for the tasks of all other files.
+
+    Args:
+        task: learns from files.
+        last: the file whose task waits.
+        others: the number of the others.
+    """
+
+    waiting: ClassVar[dict[str, threading.Semaphore]] = {}
+
+    def __init__(self, task: Callable[..., Any], last: Path, others: int) -> None:
+        self._task, self._last, self._others = task, str(last), others
+        self.waiting[self._last] = threading.Semaphore(0)
+
+    def __call__(self, learning: Any, files: Any, engine: str) -> Any:
+        ended = self.waiting[self._last]
+        if str(files.files[0].path) == self._last:
+            for _ in range(self._others):
+                assert ended.acquire(timeout=60)
+        made = self._task(learning, files, engine)
+        ended.release()
+        return made
