@@ -80,10 +80,10 @@ def learn_part(
             if grouped:
                 own = brought_to_host(own, engine)
             partials = reading.partial(own)
-        chosen = on_host if grouped else queries
+        chosen = on_host if grouped and is_gpu(engine) else queries
         chosen |= {(number, name): query for name, query in partials.items()}
-        if is_gpu(engine) and not grouped:
-            continue
+        if is_gpu(engine):
+            continue  # cuDF adds in an order of its own
         if held:
             made = reading.tables_of_rows(own)
             whole |= {(number, name): of_rows for name, of_rows in made.items()}
@@ -92,10 +92,7 @@ def learn_part(
                 found = learn_in_pieces(own, reading.tables_of_rows, reading.merge)
             in_pieces |= {(number, name): table for name, table in found.items()}
     done = whole.keys() | in_pieces.keys()
-    queries, on_host = (
-        {key: query for key, query in some.items() if key not in done}
-        for some in (queries, on_host)
-    )
+    queries = {key: query for key, query in queries.items() if key not in done}
     expect_queries(len(queries) + len(whole) + len(on_host), row_count)
     tables = _collect(queries, engine) | of_rows_at_once(whole) | _collect(on_host, "cpu")
     tables |= in_pieces
@@ -177,7 +174,7 @@ def learn_in_pieces(
         return {}
     waiting: list[dict[str, pl.DataFrame]] = []
     for piece in in_batches(frame, min(ROWS_OF_A_PASS, VALUES_OF_A_WIDE_PASS // columns)):
-        waiting.append(of_rows_at_once(tables(piece.lazy())))
+        waiting.append(of_rows_at_once(tables(HeldRows(piece))))
         if len(waiting) == FAN_IN:
             waiting = [_collect(merge(_concatenated(waiting)), "cpu")]
     if len(waiting) > 1:
