@@ -109,7 +109,7 @@ class Normalize(Operator):
 def _significant(mean: float, deviation: float) -> float:
     """The mean without the digits that rounding makes in a column that is centred already.
 
-    They depend on the order of the sums, so that two fits of the same data would differ.
+    They depend on the order of the sums, so that a fit on another cluster would differ.
     """
     unit = 2.0 ** (math.frexp(deviation)[1] - _MEAN_BITS)
     return round(mean / unit) * unit if deviation and unit and math.isfinite(mean / unit) else mean

@@ -42,7 +42,7 @@ def parts(monkeypatch):
 @pytest.mark.usefixtures("parts")
 @pytest.mark.parametrize("make", [same_bits.by_row, same_bits.filtered, same_bits.lagged])
 def test_fits_of_the_same_files_are_equal_byte_for_byte(files, make):
-    assert len({same_bits.fitted(make(), files) for _ in range(3)}) == 1
+    assert len({same_bits.fitted(make(), files) for _ in range(2)}) == 1
 
 
 @pytest.mark.long
@@ -74,7 +74,7 @@ def test_the_order_in_which_the_parts_of_a_cluster_end_does_not_matter(files, mo
         ) as cluster,
         Client(cluster) as client,
     ):
-        for last in (files[0], files[2], files[-1]):
+        for last in (files[0], files[-1]):
             late = same_bits.LastOne(task, last, len(files) - 1)
             monkeypatch.setattr(learn_on_cluster, "_learn_files", late)
             saved.add(same_bits.fitted(same_bits.by_row(), files, client=client))
