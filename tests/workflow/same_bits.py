@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -106,28 +104,3 @@ def every_way(files: list[Path]) -> dict[str, str]:
         "columns over all rows": fitted(lagged(), files),
         "out of fold": out_of_fold(files),
     }
-
-
-class LastOne:
-    """A cluster's task over some files, which waits in one worker for the tasks of all other files.
-
-    Args:
-        task: learns from files.
-        last: the file whose task waits.
-        others: the number of the others.
-    """
-
-    waiting: ClassVar[dict[str, threading.Semaphore]] = {}
-
-    def __init__(self, task: Callable[..., Any], last: Path, others: int) -> None:
-        self._task, self._last, self._others = task, str(last), others
-        self.waiting[self._last] = threading.Semaphore(0)
-
-    def __call__(self, learning: Any, files: Any, engine: str) -> Any:
-        ended = self.waiting[self._last]
-        if str(files.files[0].path) == self._last:
-            for _ in range(self._others):
-                assert ended.acquire(timeout=60)
-        made = self._task(learning, files, engine)
-        ended.release()
-        return made

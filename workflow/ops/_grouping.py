@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import polars as pl
 import pyarrow as pa
 
+# Rows to group, and the names of their keys.
+Keys = tuple[pl.LazyFrame, Sequence[str]]
 # The name of a column, and of a function of pyarrow for its values in a group.
 Aggregate = tuple[str, str]
 OLDEST = pl.CompatLevel.oldest()

@@ -21,7 +21,7 @@ from workflow.schema.schema import Schema, Tags
 from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
-from ._grouping import grouped
+from ._grouping import Keys, grouped
 from ._moments import KEYS, merged_moments, moments, variance
 from ._numbers import without_negative_zero
 from ._times import time_of, time_state
@@ -120,32 +120,28 @@ class JoinGroupby(Operator):
         for n in range(len(described)):
             finite = pl.col(_described(n))
             wanted += [*moments(finite, f"{n}."), finite.cast(pl.Float64).sum().alias(f"{n}.sum")]
-        return {
-            prefix: rows.group_by(tables.key_names(group)).agg(wanted)
-            for (prefix, rows), group in zip(
-                self._rows(frame, columns).items(), groups, strict=True
-            )
-        }
+        rows = self._rows(frame, columns)
+        return {prefix: own.group_by(keys).agg(wanted) for prefix, (own, keys) in rows.items()}
 
-    def _rows(self, frame: pl.LazyFrame, columns: Schema) -> dict[str, pl.LazyFrame]:
-        """The keys of each group, and the values to describe."""
+    def _rows(self, frame: pl.LazyFrame, columns: Schema) -> dict[str, Keys]:
+        """The rows of each group's table, and the names of its keys."""
         values = [
             _finite(pl.col(name), columns[name].info.kind).alias(_described(n))
             for n, name in enumerate(self.dependency_names())
         ]
         return {
-            prefix: frame.select(*tables.key_columns(group), *values)
+            prefix: (
+                frame.select(*tables.key_columns(group), *values),
+                tables.key_names(group),
+            )
             for prefix, group in tables.tables_of(self.groups(columns)).items()
         }
 
     def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
         """All tables with sums."""
-        if not self.dependency_names():
-            return {}
-        groups = tables.tables_of(self.groups(columns))
+        rows = self._rows(frame, columns) if self.dependency_names() else {}
         return {
-            prefix: (rows, partial(self._described_by, tables.key_names(groups[prefix])))
-            for prefix, rows in self._rows(frame, columns).items()
+            prefix: (own, partial(self._described_by, keys)) for prefix, (own, keys) in rows.items()
         }
 
     def _described_by(self, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:

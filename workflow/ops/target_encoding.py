@@ -32,13 +32,9 @@ from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed
-from ._grouping import grouped, summed
+from ._grouping import Keys, grouped, summed
 
 _FURTHER = "further."
-
-
-# Rows to group, and the names of their keys.
-Keys = tuple[pl.LazyFrame, Sequence[str]]
 
 
 @dataclass(frozen=True)

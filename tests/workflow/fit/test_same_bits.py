@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from distributed import Client, LocalCluster
 
 from workflow import Workflow, ops
 from workflow.fit import fit_graph, learn_on_cluster, learn_operators
-from workflow.fit.learn_operators import learn_in_pieces
+from workflow.fit.learn_operators import learn_in_pieces, learn_parts
 
 FITS = """
 import sys
@@ -67,7 +68,7 @@ def in_process(folder, threads: int) -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.xdist_group("cluster")
 def test_the_order_in_which_the_parts_of_a_cluster_end_does_not_matter(files, monkeypatch):
-    task, saved = learn_on_cluster._learn_files, set()
+    saved = set()
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=5, processes=False, dashboard_address=None
@@ -75,10 +76,24 @@ def test_the_order_in_which_the_parts_of_a_cluster_end_does_not_matter(files, mo
         Client(cluster) as client,
     ):
         for last in (files[0], files[-1]):
-            late = same_bits.LastOne(task, last, len(files) - 1)
-            monkeypatch.setattr(learn_on_cluster, "_learn_files", late)
+            monkeypatch.setattr(learn_on_cluster, "learn_parts", after_others(files, last))
             saved.add(same_bits.fitted(same_bits.by_row(), files, client=client))
     assert len(saved) == 1
+
+
+def after_others(files, last):
+    """A function that learns from one file when those of all others have been learnt from."""
+    ended = threading.Semaphore(0)
+
+    def learn(learning, own, rows, engine):
+        if own.files[0].path == last:
+            for _ in files[1:]:
+                assert ended.acquire(timeout=60)
+        made = learn_parts(learning, own, rows, engine)
+        ended.release()
+        return made
+
+    return learn
 
 
 def test_zero_has_no_sign_whichever_comes_first():
