@@ -96,6 +96,29 @@ def after_others(files, last):
     return learn
 
 
+@pytest.mark.parametrize("keys", [3, 200_000])
+def test_values_of_a_group_are_added_in_the_order_of_the_rows(keys):
+    random = np.random.default_rng(3)
+    key = random.integers(0, keys, 1_000_000)
+    value = 10.0 ** random.uniform(-8, 8, len(key))
+    rows = pl.DataFrame({"key": key, "value": value})
+    encode = ops.TargetEncoding("value", p_smooth=0, out_col="mean", out_dtype="float64")
+    made = Workflow(["key"] >> encode).fit(rows).transform(rows.head(1_000)).collect()
+    means = np.bincount(key, value, keys) / np.maximum(np.bincount(key, minlength=keys), 1)
+    assert made["mean"].to_list() == means[key[:1_000]].tolist()
+
+
+def test_moments_of_parts_are_added_in_the_order_of_the_parts():
+    parts = [
+        {"values": 1.0, "mean": mean, "squares": mean / 3, "min": mean, "max": mean}
+        for mean in (10.0 ** np.random.default_rng(3).uniform(-8, 8, 40)).tolist()
+    ]
+    table = pl.concat([pl.LazyFrame([part]) for part in parts])
+    merge = ops.Normalize().merge
+    made = {merge({"a": table}, {})["a"].collect(engine="streaming").row(0) for _ in range(20)}
+    assert len(made) == 1
+
+
 def test_zero_has_no_sign_whichever_comes_first():
     zeros = pl.DataFrame({"a": [-0.0, 0.0], "b": [0.0, -0.0], "c": [-0.0, -0.0], "k": [1, 1]})
     numbers = ["a", "b", "c"]
