@@ -68,6 +68,20 @@ def collect_all(queries: Sequence[pl.LazyFrame], engine: str) -> list[pl.DataFra
     return made
 
 
+def in_batches(query: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
+    """The rows of a query in their order, `rows` at a time and the remainder; none of no rows.
+
+    Polars streams it, reading up to a hundred row groups ahead.
+    """
+    yield from query.collect_batches(
+        chunk_size=rows,
+        lazy=True,
+        engine="streaming",
+        # Polars 1.44 loses the order of rows where all outputs choose between constants.
+        optimizations=pl.QueryOptFlags(check_order_observe=False),
+    )
+
+
 def collect_on_gpu(query: pl.LazyFrame) -> pl.DataFrame:
     """Run a query over data that fits into the GPU's memory."""
     return query.collect(engine=gpu_engine())

@@ -19,6 +19,7 @@ from workflow.progress.stage import showing
 from workflow.schema.schema import Schema
 
 from .learn_operators import (
+    ROWS_OF_A_PASS,
     VALUES_OF_A_WIDE_PASS,
     WIDE,
     Learning,
@@ -29,9 +30,6 @@ from .learn_operators import (
     split_by_row,
 )
 
-# Polars reads up to 128 row groups ahead of the slowest query, so a pass has at most this many
-# rows.
-ROWS_OF_A_PASS = 8_000_000
 # A GPU holds all columns of a pass in its memory: 5 GB at eight bytes a value.
 VALUES_OF_A_PASS_ON_GPU = 640_000_000
 ROWS_OF_A_PASS_ON_GPU = 64_000_000

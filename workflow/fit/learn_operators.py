@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import polars as pl
 
 from workflow.data.parquet import ParquetTable
-from workflow.engine.engine import brought_to_host, collect_all, held_on_gpu, is_gpu
+from workflow.engine.engine import brought_to_host, collect_all, held_on_gpu, in_batches, is_gpu
 from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.row_set import schema_of
-from workflow.operator.feature import OfColumn
+from workflow.operator.feature import OfRows, Partials
 from workflow.progress.stage import expect_queries
 from workflow.schema.schema import Schema
 
@@ -24,7 +25,11 @@ from .learning_input import Reading, read
 Learning = Mapping[int, tuple[OperatorNode, Bound]]
 # Results of the queries of `Operator.partial`, by the operator's node and the query's name.
 Tables = dict[tuple[int, str], pl.DataFrame]
+Key = TypeVar("Key", bound=Hashable)
 
+# Polars reads up to 128 row groups ahead of the slowest query, so a pass has at most this many
+# rows.
+ROWS_OF_A_PASS = 8_000_000
 # The parts' tables that wait to be merged: few enough for memory, enough to merge rarely.
 FAN_IN = 8
 # Whole columns that are read at once.
@@ -59,7 +64,8 @@ def learn_part(
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     on_host: dict[tuple[int, str], pl.LazyFrame] = {}
     readings: dict[int, Reading] = {}
-    whole: dict[tuple[int, str], tuple[pl.LazyFrame, OfColumn]] = {}
+    whole: dict[tuple[int, str], OfRows] = {}
+    in_pieces: Tables = {}
     # Polars' planning time of a query grows with its frame's width, and each column has a query.
     is_wide = held and not is_gpu(engine) and len(frame.collect_schema()) > WIDE
     rows = frame.collect() if is_wide else None
@@ -74,14 +80,22 @@ def learn_part(
             if grouped:
                 own = brought_to_host(own, engine)
             partials = reading.partial(own)
-        chosen = on_host if grouped else queries
+        chosen = on_host if grouped and is_gpu(engine) else queries
         chosen |= {(number, name): query for name, query in partials.items()}
-        if held and not is_gpu(engine):
-            columns = bound.operator.tables_of_columns(reading.program.output_schema)
-            whole |= {(number, n): (own.select(c), make) for n, (c, make) in columns.items()}
-    left = {key: query for key, query in queries.items() if key not in whole}
-    expect_queries(len(left) + len(whole) + len(on_host), row_count)
-    tables = _collect(left, engine) | of_columns(whole) | _collect(on_host, "cpu")
+        if is_gpu(engine):
+            continue  # cuDF adds in an order of its own
+        if held:
+            made = reading.tables_of_rows(own)
+            whole |= {(number, name): of_rows for name, of_rows in made.items()}
+        else:
+            with node.errors(bound.columns):
+                found = learn_in_pieces(own, reading.tables_of_rows, reading.merge)
+            in_pieces |= {(number, name): table for name, table in found.items()}
+    done = whole.keys() | in_pieces.keys()
+    queries = {key: query for key, query in queries.items() if key not in done}
+    expect_queries(len(queries) + len(whole) + len(on_host), row_count)
+    tables = _collect(queries, engine) | of_rows_at_once(whole) | _collect(on_host, "cpu")
+    tables |= in_pieces
     expect_queries(1, 0)
     return tables | _collect(_element_counts(readings, tables), "cpu")
 
@@ -118,18 +132,54 @@ def learn_parts(learning: Learning, files: ParquetTable, rows: int, engine: str)
 def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
     """Merge the tables of several parts."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
-    names = by_operator(parts[0])
+    own = [by_operator(part) for part in parts]
     for number, (_, bound) in learning.items():
-        # A merged count may be wider than one that was not merged.
-        if not names[number]:
+        if not own[0][number]:
             continue  # The operator made no query: it has a given table.
-        above = {
-            n: pl.concat([part[number, n].lazy() for part in parts], how="vertical_relaxed")
-            for n in names[number]
-        }
+        above = _concatenated([part[number] for part in own])
         merged = bound.operator.merge(above, schema_of(bound.columns))
         queries |= {(number, name): query for name, query in merged.items()}
     return _collect(queries, "cpu")
+
+
+def _concatenated(parts: Sequence[Mapping[str, pl.DataFrame]]) -> Partials:
+    """The tables of several parts one after another."""
+    # A merged count may be wider than one that was not merged.
+    return {
+        name: pl.concat([part[name].lazy() for part in parts], how="vertical_relaxed")
+        for name in parts[0]
+    }
+
+
+def learn_in_pieces(
+    frame: pl.LazyFrame,
+    tables: Callable[[pl.LazyFrame], Mapping[str, OfRows]],
+    merge: Callable[[Partials], Partials],
+) -> dict[str, pl.DataFrame]:
+    """Tables that functions make of rows, in bounded memory.
+
+    Args:
+        frame: the rows.
+        tables: the queries and functions for some of the rows.
+        merge: combines the concatenated tables of several pieces.
+
+    Example:
+        >>> total = lambda frame: {"sum": (frame, pl.DataFrame.sum)}
+        >>> merge = lambda parts: {"sum": parts["sum"].sum()}
+        >>> learn_in_pieces(pl.LazyFrame({"a": [1, 2]}), total, merge)["sum"].item()
+        3
+    """
+    columns = len(frame.collect_schema())
+    if not tables(frame):
+        return {}
+    waiting: list[dict[str, pl.DataFrame]] = []
+    for piece in in_batches(frame, min(ROWS_OF_A_PASS, VALUES_OF_A_WIDE_PASS // columns)):
+        waiting.append(of_rows_at_once(tables(HeldRows(piece))))
+        if len(waiting) == FAN_IN:
+            waiting = [_collect(merge(_concatenated(waiting)), "cpu")]
+    if len(waiting) > 1:
+        waiting = [_collect(merge(_concatenated(waiting)), "cpu")]
+    return waiting[0] if waiting else of_rows_at_once(tables(frame.clear()))
 
 
 def _narrow(rows: pl.DataFrame, columns: Schema) -> pl.LazyFrame:
@@ -137,37 +187,49 @@ def _narrow(rows: pl.DataFrame, columns: Schema) -> pl.LazyFrame:
     return (columns_of(rows, columns.names) if columns else rows).lazy()
 
 
-def _collect(queries: Mapping[tuple[int, str], pl.LazyFrame], engine: str) -> Tables:
+def _collect(queries: Mapping[Key, pl.LazyFrame], engine: str) -> dict[Key, pl.DataFrame]:
     return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
 
 
-def of_columns(wanted: Mapping[tuple[int, str], tuple[pl.LazyFrame, OfColumn]]) -> Tables:
-    """Tables that functions make of whole columns, in threads.
+def of_rows_at_once(wanted: Mapping[Key, OfRows]) -> dict[Key, pl.DataFrame]:
+    """Tables that functions make of rows, in threads.
 
     Args:
-        wanted: for each table a query of one column, and the function. Of the columns, twice
+        wanted: for each table a query of a few columns, and the function. Of the columns, twice
             `COLUMNS_AT_ONCE` fit into memory.
 
     Example:
         >>> column = pl.LazyFrame({"a": [1, 2]})
-        >>> of_columns({(3, "sum"): (column, lambda a: a.to_frame().sum())})[3, "sum"].item()
+        >>> of_rows_at_once({"sum": (column, pl.DataFrame.sum)})["sum"].item()
         3
     """
-    tables: Tables = {}
-    before: dict[tuple[int, str], Future[pl.DataFrame]] = {}
-    keys = list(wanted)
+    tables: dict[Key, pl.DataFrame] = {}
+    before: dict[Key, Future[pl.DataFrame]] = {}
     with ThreadPoolExecutor(min(2 * COLUMNS_AT_ONCE, os.cpu_count() or 1)) as pool:
-        for start in range(0, len(keys), COLUMNS_AT_ONCE):
-            some = keys[start : start + COLUMNS_AT_ONCE]
-            columns = collect_all([wanted[key][0] for key in some], "cpu")
+        for some in _few_columns(wanted):
+            rows = collect_all([wanted[key][0] for key in some], "cpu")
             # While these are processed, the next ones are read.
             started = {
-                key: pool.submit(wanted[key][1], column.to_series())
-                for key, column in zip(some, columns, strict=True)
+                key: pool.submit(wanted[key][1], own) for key, own in zip(some, rows, strict=True)
             }
             tables |= {key: table.result() for key, table in before.items()}
             before = started
         return tables | {key: table.result() for key, table in before.items()}
+
+
+def _few_columns(wanted: Mapping[Key, OfRows]) -> Iterator[list[Key]]:
+    """Tables of `COLUMNS_AT_ONCE` columns together, or one of more."""
+    some: list[Key] = []
+    columns = 0
+    for key, (query, _) in wanted.items():
+        own = len(query.collect_schema())
+        if some and columns + own > COLUMNS_AT_ONCE:
+            yield some
+            some, columns = [], 0
+        some.append(key)
+        columns += own
+    if some:
+        yield some
 
 
 def _element_counts(

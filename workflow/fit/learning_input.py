@@ -18,6 +18,7 @@ from workflow.expressions.program.count_by_table_row import (
 from workflow.expressions.program.program import Program
 from workflow.graph.operator_node import Bound
 from workflow.graph.row_set import schema_of
+from workflow.operator.feature import OfRows, Partials
 from workflow.operator.operator import Operator
 from workflow.schema.schema import Schema
 
@@ -60,6 +61,14 @@ class Reading:
             self.operator.partial(pl.LazyFrame(schema=dtypes), self.columns)
         return dict(self.operator.partial(frame, self.program.output_schema))
 
+    def tables_of_rows(self, frame: pl.LazyFrame) -> Mapping[str, OfRows]:
+        """The tables that functions make of some rows."""
+        return self.operator.tables_of_rows(frame, self.program.output_schema)
+
+    def merge(self, partials: Partials) -> Partials:
+        """The tables of several parts of the rows together."""
+        return self.operator.merge(partials, self.columns)
+
     def of_elements(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.LazyFrame]:
         """The tables that count positions, converted to tables that count elements."""
         counted = self.operator.counted_lists(self.columns)
@@ -67,7 +76,7 @@ class Reading:
         for column, cut in self.cuts.items():
             name, key = counted[column]
             whole[name] = _elements(tables[name], key, cut.lists)
-        merged = self.operator.merge(whole, self.columns)
+        merged = self.merge(whole)
         return {counted[column][0]: merged[counted[column][0]] for column in self.cuts}
 
 

@@ -68,4 +68,6 @@ def training_data(
 
 
 def _finite(value: Any) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    if value is None or not math.isfinite(value):
+        return None
+    return value + 0.0 if isinstance(value, float) else value  # 0.0 for -0.0, whichever came first

@@ -60,8 +60,8 @@ Features = dict[str, Feature]
 # What an operator has learnt, from all data or from a part of it.
 State = Mapping[str, Column]
 Partials = Mapping[str, pl.LazyFrame]
-# Makes a table of what is learnt from one whole column.
-OfColumn = Callable[[pl.Series], pl.DataFrame]
+# A query of some columns, and a function from their rows to a table of what is learnt from them.
+OfRows = tuple[pl.LazyFrame, Callable[[pl.DataFrame], pl.DataFrame]]
 
 Groups = tuple[tuple[str, ...], ...]
 

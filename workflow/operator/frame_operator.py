@@ -15,7 +15,7 @@ from workflow.expressions.language.tree import Expression
 from workflow.expressions.program.program import Program
 from workflow.schema.schema import Schema
 
-from .feature import Feature, Features, State
+from .feature import Feature, Features, OfRows, Partials, State
 from .operator import Operator
 
 
@@ -114,10 +114,18 @@ class OutOfFoldOperator(Operator, abstract=True):
         """The fold of a row, int64 from 0, from the row's index in the data."""
 
     @abstractmethod
-    def fold_partial(
-        self, frame: pl.LazyFrame, columns: Schema, fold: str
-    ) -> dict[str, pl.LazyFrame]:
+    def fold_partial(self, frame: pl.LazyFrame, columns: Schema, fold: str) -> Partials:
         """Partials for each fold, which the column `fold` of the frame identifies."""
+
+    @abstractmethod
+    def fold_tables_of_rows(
+        self, frame: pl.LazyFrame, columns: Schema, fold: str
+    ) -> Mapping[str, OfRows]:
+        """All tables of `fold_partial`, as `tables_of_rows` makes them."""
+
+    @abstractmethod
+    def fold_merge(self, partials: Partials, columns: Schema, fold: str) -> Partials:
+        """Combine the concatenated tables of several parts."""
 
     @abstractmethod
     def lower_out_of_fold(

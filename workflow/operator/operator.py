@@ -15,7 +15,7 @@ from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 from workflow.schema.training_data import Coverage
 
-from .feature import Features, Groups, Inputs, Keyed, OfColumn, Partials, Selectable, State
+from .feature import Features, Groups, Inputs, Keyed, OfRows, Partials, Selectable, State
 from .settings import settle
 
 if TYPE_CHECKING:
@@ -186,16 +186,22 @@ class Operator(ABC, metaclass=OperatorMeta):
         """
         raise NotImplementedError
 
-    def tables_of_columns(self, columns: Schema) -> Mapping[str, tuple[str, OfColumn]]:  # noqa: ARG002
-        """The tables of `partial` that a function makes of one whole column, in less time.
+    def tables_of_rows(
+        self,
+        frame: pl.LazyFrame,  # noqa: ARG002
+        columns: Schema,  # noqa: ARG002
+    ) -> Mapping[str, OfRows]:
+        """The tables of `partial` that functions make of rows in memory, in the order of the rows.
 
-        They replace the queries where a part of the data is on the host and fits into memory.
+        They replace the queries on a CPU: for sums of floats, which Polars adds in an order that depends
+        on its threads, and where a function takes less time.
 
         Args:
+            frame: as in `partial`.
             columns: as in `partial`.
 
         Returns:
-            For each table the name of the column, and the function.
+            For each table a query of a few columns, and the function.
         """
         return {}
 

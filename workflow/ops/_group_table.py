@@ -215,17 +215,19 @@ def rows_of(
 
 
 def merge_groups(
-    partials: Partials, groups: Groups, merged: Callable[[Sequence[str]], Iterable[pl.Expr]]
+    partials: Partials,
+    groups: Groups,
+    merge: Callable[[Sequence[str], pl.DataFrame], pl.DataFrame],
 ) -> Partials:
     """The tables of several parts, with one row for each group.
 
     Args:
         partials: the parts, by table.
         groups: the groups of columns.
-        merged: makes the columns beside the keys, from the names of a table's columns of keys.
+        merge: makes a row for each key, from the names of the keys and the rows of all parts.
     """
     return {
-        prefix: partials[prefix].group_by(key_names(group)).agg(*merged(key_names(group)))
+        prefix: merge(key_names(group), partials[prefix].collect(engine="in-memory")).lazy()
         for prefix, group in tables_of(groups).items()
         if prefix in partials
     }

@@ -12,7 +12,7 @@ import polars as pl
 
 from workflow.expressions.polars.series import column_schema, to_column
 from workflow.operator.checks import expect_known, expect_state, per_column, require
-from workflow.operator.feature import Feature, Features, Keyed, OfColumn, Partials, State
+from workflow.operator.feature import Feature, Features, Keyed, OfRows, Partials, State
 from workflow.operator.operator import NOT_SAVED, Example, Operator
 from workflow.operator.settings import IntegerDType
 from workflow.schema.column import Column
@@ -169,10 +169,10 @@ class Categorify(Operator):
             if v.columns == (v.name,) and v.name not in self._given and columns[v.name].is_list
         }
 
-    def tables_of_columns(self, columns: Schema) -> Mapping[str, tuple[str, OfColumn]]:
+    def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
         """Counts of integers that one column alone has."""
         return {
-            v.name: (v.name, sorted_counts)
+            v.name: (frame.select(v.name), sorted_counts)
             for v in self._vocabularies(columns)
             if v.columns == v.outputs == (v.name,)
             and v.name not in self._given

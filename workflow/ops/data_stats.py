@@ -14,12 +14,13 @@ from workflow.expressions.polars.series import as_times, to_column
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.operator_node import OperatorNode
 from workflow.operator.checks import expect_state, require
-from workflow.operator.feature import Features, Keyed, Partials, State
+from workflow.operator.feature import Features, Keyed, OfRows, Partials, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema, time_name
 
-from ._moments import merged_moments, moments, variance
+from ._moments import merged, moments, moments_of, variance
+from ._numbers import without_negative_zero
 
 RANGE, MOMENTS = "range.", "moments."
 
@@ -107,13 +108,15 @@ class DataStats(Operator):
         """The moments of floats, and the count of each other value."""
         partials = {}
         for column in columns.columns:
-            values = frame.select(value=pl.col(column.name))
-            if column.is_list:
-                values = values.explode("value", empty_as_null=False)
-            facts = [pl.len().cast(pl.Int64).alias("rows")]
-            facts += moments(pl.col("value").fill_nan(None))
+            values = _values(frame, column)
+            facts = [pl.len().cast(pl.Int64).alias("rows"), *moments(pl.col("value"))]
             partials[column.name] = values.select(facts) if _is_real(column) else _counts(values)
         return partials
+
+    def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
+        """The moments of floats."""
+        real = (column for column in columns.columns if _is_real(column))
+        return {column.name: (_values(frame, column), _moments) for column in real}
 
     def groups_on_host(self, columns: Schema) -> bool:
         """Whether there are lists, whose nulls are counted."""
@@ -131,7 +134,7 @@ class DataStats(Operator):
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments and the counts of all parts together."""
         return {
-            name: parts.select(pl.col("rows").sum(), *merged_moments())
+            name: merged(parts, pl.col("rows").sum())
             if _is_real(columns[name])
             else parts.group_by("value").agg(pl.col("count").sum())
             for name, parts in partials.items()
@@ -145,7 +148,7 @@ class DataStats(Operator):
             deviation = {"std": variance().sqrt(), "cardinality": pl.lit(None, pl.Float64)}
             facts = table.with_columns(**deviation) if real else _of_counts(table)
             ends = pl.concat([facts["min"], facts["max"]]).drop_nulls()
-            state[f"{RANGE}{name}"] = to_column(ends)
+            state[f"{RANGE}{name}"] = to_column(without_negative_zero(ends))
             numbers = [facts[key].cast(pl.Float64) for key in _MOMENTS]
             state[f"{MOMENTS}{name}"] = to_column(pl.concat(numbers))
         return state
@@ -179,6 +182,20 @@ def _plain(ends: Column, moments: Column) -> bool:
     return numbers and not ends.is_list and not moments.is_list
 
 
+def _values(frame: pl.LazyFrame, column: ColumnSchema) -> pl.LazyFrame:
+    values = frame.select(value=pl.col(column.name))
+    if column.is_list:
+        values = values.explode("value", empty_as_null=False)
+    return values.select(pl.col("value").fill_nan(None)) if _is_real(column) else values
+
+
+def _moments(values: pl.DataFrame) -> pl.DataFrame:
+    rows = pl.Series("rows", [values.height], pl.Int64)
+    ends = pl.col("min", "max").cast(values.dtypes[0])
+    made = moments_of(values, finite=False).with_columns(ends)
+    return pl.DataFrame([rows, *made.get_columns()])
+
+
 def _counts(values: pl.LazyFrame) -> pl.LazyFrame:
     return values.group_by("value").agg(count=pl.len().cast(pl.Int64))
 
@@ -187,18 +204,21 @@ def _of_counts(table: pl.DataFrame) -> pl.DataFrame:
     """The same statistics, from the count of each value, including null."""
     value = pl.col("value")
     measured = value.str.len_chars().cast(pl.Int64) if table["value"].dtype == pl.String else value
-    known = table.filter(value.is_not_null()).with_columns(measured)
-    count, real = pl.col("count"), value.cast(pl.Float64)
-    mean = (real * count).sum() / count.sum()
-    variance = (count * (real - mean) ** 2).sum() / (count.sum() - 1)
+    # In a fixed order, and by numpy, so that sums are equal each time.
+    known = table.filter(value.is_not_null()).sort("value").with_columns(measured)
+    count, real = (known[name].cast(pl.Float64).to_numpy() for name in ("count", "value"))
+    values = int(known["count"].sum())
+    mean = float(np.sum(real * count)) / values if values else None
+    spread = None if mean is None else float(np.sum(count * (real - mean) ** 2))
+    std = None if spread is None or values < 2 else (spread / (values - 1)) ** 0.5
     return known.select(
         rows=pl.lit(table["count"].sum(), pl.Int64),
-        values=count.sum(),
+        values=values,
         cardinality=pl.len(),
         min=value.min(),
         max=value.max(),
-        mean=pl.when(count.sum() > 0).then(mean),
-        std=pl.when(count.sum() > 1).then(variance.sqrt()),
+        mean=pl.lit(mean, pl.Float64),
+        std=pl.lit(std, pl.Float64),
     )
 
 

@@ -86,11 +86,9 @@ class FillMedian(Operator):
         expect_numbers(self, columns)
         counts = {}
         for name, column in columns.items():
-            # Adding 0 turns -0.0 into 0.0.
-            value = pl.col(name) + 0.0
             values = finite_values(frame, name, is_list=column.is_list)
             counts[name] = (
-                values.select(bin=_bin(value), value=value)
+                values.select(bin=_bin(pl.col(name)), value=pl.col(name))
                 .group_by("bin")
                 .agg(count=pl.len().cast(pl.Int64), low=pl.min("value"), high=pl.max("value"))
             )
@@ -104,7 +102,7 @@ class FillMedian(Operator):
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The median of each column, in the order of the columns."""
         medians = [_median(partials[name], column) for name, column in columns.items()]
-        return {"median": Column(np.array(medians, np.float64))}
+        return {"median": Column(np.array(medians, np.float64) + 0.0)}  # 0.0 for -0.0
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns without nulls."""

@@ -50,7 +50,8 @@ class Groupby(FrameOperator):
         round if descending), "count" and "nunique" (of values that are not null, int32), "sum"
         (int64; uint64 for uint64, float64 for floats; integer overflow wraps around), "mean",
         "std", "var" (ddof 1), "median" (float32), "min", "max".
-        Results that infinities make undefined, such as the sum of both, are null. Strings,
+        Sums of floats may differ in the last bits each time. Results that infinities make
+        undefined, such as the sum of both, are null. Strings,
         booleans, dates and times have no sum, mean, median, std or var; lists have "first", "last"
         and "count" (of rows) only. Aggregates that are values of the column ("list", "first",
         "last", "min", "max") keep its tags and properties, and its kind of date or time.

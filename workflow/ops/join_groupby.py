@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,14 +14,16 @@ import polars as pl
 from workflow.expressions.polars.series import to_column
 from workflow.graph.selection import one_or_several
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Keyed, Partials, Selectable, State
+from workflow.operator.feature import Feature, Features, Keyed, OfRows, Partials, Selectable, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema, Tags
 from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
-from ._moments import merged_moments, moments, variance
+from ._grouping import Keys, grouped
+from ._moments import KEYS, merged_moments, moments, variance
+from ._numbers import without_negative_zero
 from ._times import time_of, time_state
 
 STATS = ("count", "sum", "mean", "std", "var", "min", "max")
@@ -117,16 +120,51 @@ class JoinGroupby(Operator):
         for n in range(len(described)):
             finite = pl.col(_described(n))
             wanted += [*moments(finite, f"{n}."), finite.cast(pl.Float64).sum().alias(f"{n}.sum")]
+        rows = self._rows(frame, columns)
+        return {prefix: own.group_by(keys).agg(wanted) for prefix, (own, keys) in rows.items()}
+
+    def _rows(self, frame: pl.LazyFrame, columns: Schema) -> dict[str, Keys]:
+        """The rows of each group's table, and the names of its keys."""
         values = [
             _finite(pl.col(name), columns[name].info.kind).alias(_described(n))
-            for n, name in enumerate(described)
+            for n, name in enumerate(self.dependency_names())
         ]
         return {
-            prefix: frame.select(*tables.key_columns(group), *values)
-            .group_by(tables.key_names(group))
-            .agg(wanted)
-            for prefix, group in tables.tables_of(groups).items()
+            prefix: (
+                frame.select(*tables.key_columns(group), *values),
+                tables.key_names(group),
+            )
+            for prefix, group in tables.tables_of(self.groups(columns)).items()
         }
+
+    def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
+        """All tables with sums."""
+        rows = self._rows(frame, columns) if self.dependency_names() else {}
+        return {
+            prefix: (own, partial(self._described_by, keys)) for prefix, (own, keys) in rows.items()
+        }
+
+    def _described_by(self, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
+        """The result of the query for some rows, in their order."""
+        with_spread = not {"std", "var"}.isdisjoint(self.stats)
+        with_ends = with_spread or not {"min", "max"}.isdisjoint(self.stats)
+        # Each takes as long as a sum, or twice as long.
+        functions = ["count", "sum", *["variance"] * with_spread]
+        aggregates, made = [("row", "count")], [pl.col("row_count").alias("rows")]
+        none = pl.lit(None, pl.Float64)
+        for n in range(len(self.dependency_names())):
+            value, real = _described(n), f"{n}.real"
+            rows = rows.with_columns(pl.col(value).cast(pl.Float64).alias(real))
+            aggregates += [(real, function) for function in functions]
+            aggregates += [(value, "min"), (value, "max")] if with_ends else []
+            count, total = pl.col(f"{real}_count").cast(pl.Float64), pl.col(f"{real}_sum")
+            squares = pl.col(f"{real}_variance") * count if with_spread else none
+            low, high = (pl.col(f"{value}_{end}") if with_ends else none for end in ("min", "max"))
+            moments = zip(KEYS, (count, total / count, squares, low, high), strict=True)
+            made += [moment.alias(f"{n}.{key}") for key, moment in moments]
+            made.append(total.fill_null(0.0).alias(f"{n}.sum"))
+        table = grouped(rows.with_columns(row=pl.lit(value=True)), keys, aggregates)
+        return table.select(*keys, *made)
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether there are variances."""
@@ -134,12 +172,15 @@ class JoinGroupby(Operator):
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments of all parts together."""
-        described = range(len(self.dependency_names()))
         # In the order of `partial`: what is merged may be merged again, beside what is not.
         merged = [pl.col("rows").sum()]
-        for n in described:
+        for n in range(len(self.dependency_names())):
             merged += [*merged_moments(f"{n}."), pl.col(f"{n}.sum").sum()]
-        return tables.merge_groups(partials, self.groups(columns), lambda _: merged)
+
+        def merge(keys: Sequence[str], parts: pl.DataFrame) -> pl.DataFrame:
+            return parts.group_by(keys).agg(merged)
+
+        return tables.merge_groups(partials, self.groups(columns), merge)
 
     def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
         """All tables."""
@@ -209,7 +250,7 @@ def _statistic(table: pl.DataFrame, stat: str, number: int) -> pl.Series:
     if stat == "count":
         return table["rows"].clip(0, np.iinfo(np.int32).max).cast(pl.Int32)
     if stat in ("min", "max"):
-        return table[f"{number}.{stat}"]
+        return without_negative_zero(table[f"{number}.{stat}"])
     values = {
         "sum": pl.col(f"{number}.sum"),
         "mean": pl.col(f"{number}.mean"),

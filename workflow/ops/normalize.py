@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 
 from workflow.operator.checks import require
-from workflow.operator.feature import Features, Partials, State
+from workflow.operator.feature import Features, OfRows, Partials, State
 from workflow.operator.operator import Example, Operator
 from workflow.operator.settings import FloatDType
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 
-from ._moments import merged_moments, moments, variance
-from ._numbers import expect_numbers, finite_values, scaled
+from ._moments import merged, moments, moments_of, variance
+from ._numbers import expect_numbers, finite_values, flat_values, scaled
 from ._state import expect_numbers_of_columns
 
 # Bits of a mean below the deviation that are kept; float32 has 24.
@@ -72,9 +72,16 @@ class Normalize(Operator):
             for name, c in columns.items()
         }
 
+    def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
+        """All tables."""
+        return {
+            name: (flat_values(frame, name, is_list=c.is_list), moments_of)
+            for name, c in columns.items()
+        }
+
     def merge(self, partials: Partials, columns: Schema) -> Partials:  # noqa: ARG002
         """The moments of all parts together."""
-        return {name: parts.select(merged_moments()) for name, parts in partials.items()}
+        return {name: merged(parts) for name, parts in partials.items()}
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """Mean and standard deviation of each column, in the order of the columns."""
@@ -90,7 +97,8 @@ class Normalize(Operator):
             )
             means.append(_significant(mean, deviation) if count else 0.0)
             deviations.append(deviation or 1.0)
-        return {"mean": Column(np.array(means)), "std": Column(np.array(deviations))}
+        # -0.0 becomes 0.0: of the two the least is the one that a thread met first.
+        return {"mean": Column(np.array(means) + 0.0), "std": Column(np.array(deviations))}
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, scaled."""
@@ -101,7 +109,7 @@ class Normalize(Operator):
 def _significant(mean: float, deviation: float) -> float:
     """The mean without the digits that rounding makes in a column that is centred already.
 
-    They depend on the order of the sums, so that two fits of the same data would differ.
+    They depend on the order of the sums, so that a fit on another cluster would differ.
     """
     unit = 2.0 ** (math.frexp(deviation)[1] - _MEAN_BITS)
     return round(mean / unit) * unit if deviation and unit and math.isfinite(mean / unit) else mean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,16 @@ import polars as pl
 
 from workflow.expressions.language.tree import Expression
 from workflow.operator.checks import require
-from workflow.operator.feature import Feature, Features, Groups, Keyed, Partials, Selectable, State
+from workflow.operator.feature import (
+    Feature,
+    Features,
+    Groups,
+    Keyed,
+    OfRows,
+    Partials,
+    Selectable,
+    State,
+)
 from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.operator.operator import Example
 from workflow.operator.settings import FloatDType
@@ -22,6 +32,9 @@ from workflow.schema.tags import computed_of
 
 from . import _group_table as tables
 from ._folds import fold_means, of_other_folds, smoothed
+from ._grouping import Keys, grouped, summed
+
+_FURTHER = "further."
 
 
 @dataclass(frozen=True)
@@ -118,21 +131,29 @@ class TargetEncoding(OutOfFoldOperator):
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """Sum and count of each target, by group."""
         self._expect(columns)
-        groups = tables.tables_of(self.groups(columns))
-        return {prefix: self._sums(frame, group, []) for prefix, group in groups.items()}
+        return _queries(self._rows(frame, columns))
 
-    def _sums(
-        self, frame: pl.LazyFrame, group: Sequence[str], further: Sequence[str]
-    ) -> pl.LazyFrame:
+    def tables_of_rows(self, frame: pl.LazyFrame, columns: Schema) -> Mapping[str, OfRows]:
+        """All tables."""
+        return _functions(self._rows(frame, columns))
+
+    def _rows(
+        self, frame: pl.LazyFrame, columns: Schema, further: Sequence[str] = ()
+    ) -> dict[str, Keys]:
+        """The rows of each group's table, and the names of its keys."""
         # NaN that an operator has computed is null, as in the data.
-        targets = [pl.col(n).cast(pl.Float64).fill_nan(None) for n in self.dependency_names()]
-        totals = [t.sum().alias(f"sum{n}") for n, t in enumerate(targets)]
-        totals += [t.count().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
-        keys = tables.key_columns(group) + [
-            pl.col(name).alias(f"further.{name}") for name in further
+        targets = [
+            pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"target{n}")
+            for n, name in enumerate(self.dependency_names())
         ]
-        own = dict.fromkeys([*group, *further, *self.dependency_names()])
-        return frame.select(*own).group_by(keys).agg(totals)
+        others = [pl.col(name).alias(f"{_FURTHER}{name}") for name in further]
+        return {
+            prefix: (
+                frame.select(*tables.key_columns(group), *others, *targets),
+                [*tables.key_names(group), *(f"{_FURTHER}{name}" for name in further)],
+            )
+            for prefix, group in tables.tables_of(self.groups(columns)).items()
+        }
 
     def _expect(self, columns: Schema) -> None:
         targets = self.dependency_names()
@@ -152,9 +173,7 @@ class TargetEncoding(OutOfFoldOperator):
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The sums of all parts together."""
-        return tables.merge_groups(
-            partials, self.groups(columns), lambda keys: [pl.exclude(keys).sum()]
-        )
+        return tables.merge_groups(partials, self.groups(columns), summed)
 
     def keyed_tables(self, columns: Schema) -> Mapping[str, Keyed]:
         """All tables."""
@@ -235,12 +254,22 @@ class TargetEncoding(OutOfFoldOperator):
             return None
         return tables.restrict_groups(state, self.groups(columns), names)
 
-    def fold_partial(
-        self, frame: pl.LazyFrame, columns: Schema, fold: str
-    ) -> dict[str, pl.LazyFrame]:
+    def fold_partial(self, frame: pl.LazyFrame, columns: Schema, fold: str) -> Partials:
         """Sum and count of each target, by group and fold."""
-        groups = tables.tables_of(self.groups(columns))
-        return {prefix: self._sums(frame, group, [fold]) for prefix, group in groups.items()}
+        return _queries(self._rows(frame, columns, [fold]))
+
+    def fold_tables_of_rows(
+        self, frame: pl.LazyFrame, columns: Schema, fold: str
+    ) -> Mapping[str, OfRows]:
+        """All tables."""
+        return _functions(self._rows(frame, columns, [fold]))
+
+    def fold_merge(self, partials: Partials, columns: Schema, fold: str) -> Partials:
+        """The sums of all parts together."""
+        further = [f"{_FURTHER}{fold}"]
+        return tables.merge_groups(
+            partials, self.groups(columns), lambda keys, parts: summed([*keys, *further], parts)
+        )
 
     def lower_out_of_fold(
         self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Feature
@@ -254,7 +283,7 @@ class TargetEncoding(OutOfFoldOperator):
             rows = state[f"{prefix}.target0"].rows
             row = tables.find_row(prefix, group, columns, state, rows)
             cell = row * self.kfold + fold.expression
-            further = f"further.{fold.schema.name}"
+            further = f"{_FURTHER}{fold.schema.name}"
             table, of_fold = folds[prefix].drop(further), folds[prefix][further]
             places = (
                 tables.rows_of(prefix, group, table, columns, state, rows),
@@ -270,6 +299,29 @@ class TargetEncoding(OutOfFoldOperator):
                 value = cell.gather(Column(values.reshape(-1))).fill_null(mean)
                 made[name] = Feature(value.cast(self.out_dtype), feature.schema)
         return made
+
+
+def _queries(rows: Mapping[str, Keys]) -> Partials:
+    made: dict[str, pl.LazyFrame] = {}
+    for prefix, (query, keys) in rows.items():
+        targets = [pl.col(name) for name in query.collect_schema() if name not in keys]
+        totals = [target.sum().alias(f"sum{n}") for n, target in enumerate(targets)]
+        totals += [t.count().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
+        made[prefix] = query.group_by(keys).agg(totals)
+    return made
+
+
+def _functions(rows: Mapping[str, Keys]) -> Mapping[str, OfRows]:
+    return {prefix: (query, partial(_totals, keys)) for prefix, (query, keys) in rows.items()}
+
+
+def _totals(keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
+    targets = [name for name in rows.columns if name not in keys]
+    wanted = [(name, function) for function in ("sum", "count") for name in targets]
+    made = grouped(rows, keys, wanted)
+    sums = [pl.col(f"{name}_sum").fill_null(0.0).alias(f"sum{n}") for n, name in enumerate(targets)]
+    counts = [pl.col(f"{name}_count").alias(f"count{n}") for n, name in enumerate(targets)]
+    return made.select(*keys, *sums, *counts)
 
 
 def _arrays(table: pl.DataFrame, target: int) -> tuple[Array, Array]:

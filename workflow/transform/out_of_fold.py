@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from workflow.data.sources import Source
-from workflow.engine.engine import collect_all
+from workflow.engine.engine import collect_all, is_gpu
+from workflow.fit.learn_operators import learn_in_pieces
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.input_schema import held_to
 from workflow.graph.node import Node
@@ -16,6 +19,7 @@ from workflow.graph.selection import regroup
 from workflow.operator.feature import Feature, State
 from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.progress.stage import showing
+from workflow.schema.schema import Schema
 
 from .narrowed_outputs import expect_narrowed
 from .outputs import lazy_outputs
@@ -69,9 +73,21 @@ def _resolve_folds(
         fold = Feature.of(name, operator.fold(row.expression))
         program = rows.program([*columns.values(), fold])
         numbered = rows.select(frame, program, engine)
-        queries = operator.fold_partial(numbered, schema_of(columns), name)
         with showing(f"{node.label}, out of fold"):
-            made_of = collect_all(list(queries.values()), engine)
-        tables = dict(zip(queries, made_of, strict=True))
+            tables = _tables(operator, numbered, schema_of(columns), name, engine)
         made = operator.lower_out_of_fold(columns, state, tables, fold)
     return Resolved(made, regroup((), made), rows)
+
+
+def _tables(
+    operator: OutOfFoldOperator, rows: pl.LazyFrame, columns: Schema, fold: str, engine: str
+) -> Mapping[str, pl.DataFrame]:
+    """An operator's tables of all folds."""
+    if is_gpu(engine):
+        queries = operator.fold_partial(rows, columns, fold)
+        return dict(zip(queries, collect_all(list(queries.values()), engine), strict=True))
+    return learn_in_pieces(
+        rows,
+        lambda piece: operator.fold_tables_of_rows(piece, columns, fold),
+        lambda partials: operator.fold_merge(partials, columns, fold),
+    )

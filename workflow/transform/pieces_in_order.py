@@ -12,7 +12,7 @@ from typing import TypeVar
 import polars as pl
 
 from workflow.data.parquet import ParquetTable
-from workflow.engine.engine import collect_all, gpu_runner, is_gpu
+from workflow.engine.engine import collect_all, gpu_runner, in_batches, is_gpu
 from workflow.expressions.cudf.host_and_engine import host_and_engine
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
 from workflow.expressions.fold_tables import fold_tables
@@ -101,19 +101,13 @@ def transform_on_gpu(
 def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]:
     """The rows of a query that cannot be cut into pieces, in frames of bounded size.
 
-    Polars streams it, reading up to a hundred row groups ahead; a GPU computes all of it at once.
+    Polars streams it; a GPU computes all of it at once.
     """
     if is_gpu(engine):
         yield collect_all([query], engine)[0]
         return
     yield pl.DataFrame(schema=query.collect_schema())
-    yield from query.collect_batches(
-        chunk_size=CPU_ROWS,
-        lazy=True,
-        engine="streaming",
-        # Polars 1.44 loses the order of rows where all outputs choose between constants.
-        optimizations=pl.QueryOptFlags(check_order_observe=False),
-    )
+    yield from in_batches(query, CPU_ROWS)
 
 
 def in_order(

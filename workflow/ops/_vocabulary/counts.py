@@ -36,17 +36,17 @@ def counts(values: pl.LazyFrame, parts: int) -> pl.LazyFrame:
     return _by_value(values, pl.len().alias(COUNT), pl.get_index_type(), parts)
 
 
-def sorted_counts(values: pl.Series) -> pl.DataFrame:
-    """The table of `counts` for the integers of one column, in the order of the values.
+def sorted_counts(values: pl.DataFrame) -> pl.DataFrame:
+    """The table of `counts` for one column of integers, in the order of the values.
 
     Sorting takes between half the time of a hash table, for many distinct values, and the same.
 
     Example:
-        >>> sorted_counts(pl.Series([7, 5, None, 7])).rows()
+        >>> sorted_counts(pl.DataFrame({"a": [7, 5, None, 7]})).rows()
         [(None, 1), (5, 1), (7, 2)]
     """
     # In one thread, since other columns are sorted at the same time.
-    runs = values.sort(multithreaded=False).rle().struct
+    runs = values.to_series().sort(multithreaded=False).rle().struct
     keys, lengths = runs.field("value").set_sorted(), runs.field("len")
     # pl.DataFrame of a list chooses its function by functools.singledispatch, which fails when
     # threads first use it at the same time.
