@@ -200,7 +200,7 @@ def test_frequencies_move_with_the_items_and_a_catalogue_stays(kind, monday, tue
 
     earlier, model = noisy(model_of(monday)), model_of(tuesday)
     own = next((each for each in model.layers if "sampled_items" in each.name), None)
-    before = [] if own is None else [np.array(each) for each in own.weights]
+    before = [] if own is None else [each.numpy() for each in own.weights]
     warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
     if kind == "catalogue":
         assert before
@@ -266,7 +266,7 @@ def test_buckets_of_a_hash_stay_and_others_begin_anew():
 
 def test_models_and_workflows_that_do_not_belong_together(monday, tuesday):
     earlier, model = (models.mlp(f.output_schema, hidden=[4]) for f in (monday, tuesday))
-    before = [np.array(weight) for weight in model.weights]
+    before = [weight.numpy() for weight in model.weights]
     with pytest.raises(
         TrainingError, match="Expected in earlier_workflow the fit that earlier was"
     ):
