@@ -160,7 +160,8 @@ def test_the_commands_export_and_prove_it(server, workflow, tower, files, tmp_pa
     ROWS.write_parquet(tmp_path / "rows.parquet")
     given = ["--workflow", tmp_path / "workflow", "--model", tmp_path / "tower.keras"]
     given += ["--items", files["integers"], "--k", K]
-    made = ensemble("export", "shop", "--label", "bought", "--repository", tmp_path / "m", *given)
+    place = ["--repository", tmp_path / "m", "--prove", "process"]
+    made = ensemble("export", "shop", "--label", "bought", *place, *given)
     assert "gives item int64[N, 5]" in made
     rows = tmp_path / "rows.parquet"
     shown = ensemble("parity", "joined", rows, "--url", server.grpc_url, *given)
