@@ -38,7 +38,7 @@ class WarmStart(NamedTuple):
     Attributes:
         columns: column -> how many of its ids begin with an earlier vector, and how many it has. The
             ids of padding, null and values outside the vocabulary count too.
-        weights: the number of other variables, that begin with their earlier values.
+        weights: the number of other variables that begin with their earlier values.
         anew: table or variable -> why it begins as in a new model.
     """
 
@@ -66,8 +66,9 @@ def warm_start(
     vocabulary keep theirs too, and a new value has the vector that `model` was made with. All other
     weights are taken over in their order. Then `train` the model; its optimizer begins anew.
 
-    Tables of `model` may be divided among workers (`shard=`), which all call it then, with an earlier
-    model whose tables are whole.
+    Tables of `model` may be divided among workers (`shard=`), which all call it then; those of
+    `earlier` are whole. An earlier model that was trained with `shard=` has whole tables in a process
+    without `join_workers`: begin there, save `model`, and load it in the workers.
 
     Args:
         model: a model for the output of `workflow`, made by the code of the earlier one, such as one
@@ -82,8 +83,8 @@ def warm_start(
 
     Raises:
         TrainingError: a model was made for another fit than that of its workflow, the two have other
-            layers, or ids that have moved enter a layer without a table, such as `indicators` of
-            `DenseFeatures`. Nothing has changed then.
+            layers, ids that have moved enter a layer without a table, such as `indicators` of
+            `DenseFeatures`, or tables of `earlier` are divided. Nothing has changed then.
 
     Source: vectors move by value, as with TensorFlow's `tf.keras.utils.warmstart_embedding_matrix`.
 
@@ -103,6 +104,7 @@ def warm_start(
     _expect_own(earlier, earlier_workflow, "earlier_workflow")
     own, known = _parts(model, workflow), _parts(earlier, earlier_workflow)
     _expect_alike(own.others, known.others)
+    _expect_whole(known.tables)
     moves = cache(lambda column: _move(column, workflow, earlier_workflow))
     _expect_embedded(model, own.embedded, moves)
     columns: dict[str, tuple[int, int]] = {}
@@ -286,6 +288,16 @@ def _expect_alike(own: Sequence[keras.Variable], earlier: Sequence[keras.Variabl
         raise TrainingError(
             "Expected two models that the same code has made, so that the weights of one can be those of "
             f"the other. Received: beside tables {listed(names)} in model, {listed(others)} in earlier."
+        )
+
+
+def _expect_whole(tables: Sequence[_Table]) -> None:
+    """Refuse tables of which this worker has a part."""
+    if any(layout_of(table.variable) is not None for table in tables):
+        raise TrainingError(
+            "Expected earlier with whole tables. Received: one whose tables are divided among the "
+            "workers. Call warm_start in one process without join_workers, where they are whole, save "
+            "the model that it changes, and load it in the workers."
         )
 
 

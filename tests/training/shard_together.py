@@ -1,6 +1,7 @@
 """Programs of the workers of test_sharded_tables.py: each trains, and returns its findings for JSON."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -134,6 +135,9 @@ def given(workers):
     moved = np.concatenate([vectors[:3], vectors[4:], vectors[3:4]])
     for shard in SHARDS:
         model = make(shard)
+        fits = {"workflow": tuesday, "earlier_workflow": monday}
+        begin = partial(warm_start, model, earlier=make(shard), **fits)
+        found[f"refused {shard}"] = refused(begin)
         warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
         with whole_tables(model):
             if workers.rank == 0:

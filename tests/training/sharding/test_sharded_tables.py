@@ -106,8 +106,11 @@ def test_workers_evaluate_and_predict_together(found, shard):
 
 
 def test_a_table_that_is_set_is_saved_as_it_is(found):
-    names = (*program.SHARDS, *(f"warm {shard}" for shard in program.SHARDS))
-    assert found[0]["given"] == dict.fromkeys(names, True)
+    given = found[0]["given"]
+    for shard in program.SHARDS:
+        assert given[shard]
+        assert given[f"warm {shard}"]
+        assert "Expected earlier with whole tables" in given[f"refused {shard}"]
 
 
 @pytest.mark.parametrize(
