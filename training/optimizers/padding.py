@@ -10,6 +10,7 @@ _LEAST = 1024
 _ROUND = 4096
 
 
+@tf.function(autograph=False)
 def capacity(count: tf.Tensor) -> tf.Tensor:
     """A length of at least `count`, and at most a quarter more: four lengths from n to 2n.
 
