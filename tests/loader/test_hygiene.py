@@ -59,7 +59,7 @@ def test_loaders_leave_no_thread_and_no_file(make, use, tmp_path, folder):
     cycle()
     gc.collect()
     threads, files = own_threads(), Counter(open_files())
-    cycles = 5 if use == "compiled" else 25  # TensorFlow traces each dataset anew
+    cycles = 5 if use == "compiled" else 12  # TensorFlow traces each dataset anew
     for _ in range(cycles):
         cycle()
     gc.collect()

@@ -260,7 +260,7 @@ def patient_run(folder, data, callbacks=(), save_freq=None, *, validated=True, *
     valid = make(data.parent / "valid", seed=3)[1] if validated else None
     model, loader = make(data, seed=3)
     checkpoint = folder if save_freq is None else LoaderCheckpoint(loader, folder, save_freq)
-    settings = {"epochs": 8, "patience": 2, "optimizer": keras.optimizers.Adam(0.05), **settings}
+    settings = {"epochs": 8, "patience": 2, "optimizer": keras.optimizers.SGD(0.3, 0.9), **settings}
     settings = {"metrics": ["accuracy"] if callbacks else [], **settings}
     report = train(model, loader, valid, checkpoint=checkpoint, callbacks=callbacks, **settings)
     return model.get_weights(), report.samples / 200, float(model.optimizer.learning_rate)
@@ -299,7 +299,7 @@ def halving():
 
 
 def averaging():
-    return optimizers.Adam(0.05, **AVERAGED)
+    return optimizers.SGD(0.3, 0.9, **AVERAGED)
 
 
 def stopping():
@@ -374,7 +374,7 @@ def two_outputs(data):
 @pytest.mark.parametrize(
     ("made", "settings", "stops"),
     [
-        (lambda data: make(data, seed=3), {"metrics": ["auc", "mae"]}, (0, 2)),
+        (lambda data: make(data, seed=3), {"metrics": ["auc"]}, (2,)),
         (
             lambda data: make(data, seed=3),
             {"split": False, "class_weight": {0: 1.0, 1: 3.0}, "metrics": ["mae"]},
@@ -386,7 +386,7 @@ def two_outputs(data):
             (0, 2),
             marks=pytest.mark.long,
         ),
-        (two_outputs, {"loss": "mse", "metrics": ["mae"], "split": True}, (2,)),
+        (two_outputs, {"loss": "mse", "metrics": ["mae"], "split": True}, (0, 2)),
     ],
     ids=["split", "class_weight", "two outputs", "two outputs, split"],
 )
@@ -589,7 +589,7 @@ def test_epochs_that_are_added_count_on(noise, tmp_path):
     whole, epochs, _ = patient_run(tmp_path / "whole", noise)
     # The checkpoint of the best epoch is kept as well.
     assert len(list((tmp_path / "whole").glob("*.weights.h5"))) == 2
-    for count in (1, int(epochs) - 1, 8):
+    for count in (int(epochs) - 1, 8):
         weights, _, _ = patient_run(tmp_path / "parts", noise, epochs=count)
     assert epochs < 8
     assert_same(weights, whole)
@@ -658,9 +658,14 @@ def copied(interrupted, tmp_path):
     return lambda save_freq: shutil.copytree(interrupted[save_freq], tmp_path / f"run {save_freq}")
 
 
+# Metrics and an optimizer that cost little, where no assertion is about them.
+CHEAP = {"metrics": ["mae"], "optimizer": "sgd"}
+
+
 def run_numbers(data, folder, save_freq, callbacks=(), made=(), epochs=2, **settings):
     model, loader = numbers(data, **dict(made))
     saver = LoaderCheckpoint(loader, folder, save_freq)
+    settings = CHEAP | settings
     report = train(model, loader, epochs=epochs, callbacks=callbacks, checkpoint=saver, **settings)
     return report.history, model.get_weights()
 
@@ -688,17 +693,17 @@ def test_a_checkpoint_of_another_run_is_refused_before_the_model_is_touched(
     before, saver = model.get_weights(), LoaderCheckpoint(loader, copied(save_freq), save_freq)
     for epochs in (1, 2):  # nothing is left to train, and the rest
         with pytest.raises(LoaderError, match=f"(?s)Expected {message}"):
-            train(model, loader, epochs=epochs, checkpoint=saver, **settings)
+            train(model, loader, epochs=epochs, checkpoint=saver, **CHEAP, **settings)
         assert_same(model.get_weights(), before)
 
 
 @pytest.mark.parametrize(
     "metrics",
     [
-        ["auc", "mae"],
+        ["auc"],
         *(
             pytest.param(each, marks=pytest.mark.long)
-            for each in (["mae"], [keras.metrics.AUC(50)])
+            for each in (["mse"], [keras.metrics.AUC(50)])
         ),
     ],
 )
@@ -732,8 +737,8 @@ def test_the_same_run_in_other_words_resumes(people, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"optimizer": optimizers.Adam(use_ema=True)},
-        {"optimizer": optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 9))},
+        {"optimizer": optimizers.SGD(use_ema=True)},
+        {"optimizer": optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9))},
         {"precision": "float16"},
     ],
 )

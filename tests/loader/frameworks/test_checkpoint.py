@@ -23,7 +23,7 @@ def make_model():
     price = keras.Input((1,), name="price")
     hidden = keras.layers.Dense(4, "relu")(price)
     model = keras.Model({"price": price}, keras.layers.Dense(1, "sigmoid")(hidden))
-    model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy")
+    model.compile(keras.optimizers.SGD(0.01, 0.9), "binary_crossentropy")
     return model
 
 
@@ -336,7 +336,7 @@ def test_of_two_runs_with_one_folder_the_second_ends_and_the_checkpoint_is_whole
 def test_another_model(make_prices, damaged):
     price = keras.Input((1,), name="price")
     other = keras.Model(price, keras.layers.Dense(7)(keras.layers.Dense(7)(price)))
-    other.compile("adam", "mse")
+    other.compile("sgd", "mse")
     with pytest.raises(
         LoaderError, match=r"Expected the model of the checkpoint .*units=\d.* Received: .*units=7"
     ):

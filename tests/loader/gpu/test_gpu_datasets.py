@@ -132,7 +132,7 @@ def test_whole_batches_are_chosen_and_the_function_applied_after_them(parts):
     assert [x["id"].numpy().tolist() for x, _ in endless.skip(2).take(3)] == [*ids[2:], *ids[:1]]
 
 
-@pytest.mark.parametrize("count", [0, 1, 4, 9, -1])
+@pytest.mark.parametrize("count", [0, 1, 4, 5, -1])
 def test_counts_are_those_of_tensorflow(parts, count):
     """Beside a dataset of the numbers of the batches."""
     data, numbers = DeviceDataset(*parts), tf.data.Dataset.range(4)
@@ -190,8 +190,9 @@ def test_keras_fits_to_it(parts, steps_per_execution):
     history = model.fit(data, epochs=2, verbose=0, shuffle=False)
     assert np.isfinite(history.history["loss"]).all()
     first = next(iter(data))
-    rows = [model.evaluate(x, y, verbose=0) * len(y) for x, y in data]
-    assert model.evaluate(data, verbose=0) == pytest.approx(sum(rows) / 200, rel=1e-5)
+    each = keras.losses.BinaryCrossentropy(reduction="sum")
+    total = sum(float(each(y, model(x))) for x, y in data)
+    assert model.evaluate(data, verbose=0) == pytest.approx(total / 200, rel=1e-5)
     assert first[0]["price"].shape == (64, 1)
 
 

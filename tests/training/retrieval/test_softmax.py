@@ -188,16 +188,29 @@ def test_rewards_weigh_the_rows():
     assert float(loss) == pytest.approx((1 * 1 + 0 * 7 + 0.5 * 3) / 3)
 
 
+def trained(batches, softmax, *validation):
+    model = models.two_tower(SIZES, **SIDES, hidden=(8,), width=4, softmax=softmax)
+    return model, train(model, batches(96, 32), *validation, loss=SoftmaxLoss(), optimizer="sgd")
+
+
+@pytest.fixture(scope="module")
+def in_batch(batches):
+    """A model of a softmax over the items of a batch, trained and evaluated once, and its report."""
+    return trained(batches, InBatchSoftmax("movieId"), batches(64, 32))
+
+
+def test_a_model_is_evaluated_without_learning_frequencies(in_batch):
+    model, report = in_batch
+    assert set(report.history) == {"loss", "val_loss"}
+    assert float(model.get_layer("item_frequency").step.numpy()) == 96 / 32
+
+
 @pytest.mark.parametrize("kind", ["in batch", "sampled"])
-def test_a_trained_model_is_saved_and_loaded(rows, batches, tmp_path, kind):
+def test_a_trained_model_is_saved_and_loaded(rows, batches, in_batch, tmp_path, kind):
     genres = [[n % 22] * (n % 3) for n in range(40)]
     items = pl.DataFrame({"movieId": range(40), "genres": genres})
-    softmax = (
-        SampledSoftmax("movieId", items, 9) if kind == "sampled" else InBatchSoftmax("movieId")
-    )
-    model = models.two_tower(SIZES, **SIDES, hidden=(8,), width=4, softmax=softmax)
-    cheap = {"metrics": [], "optimizer": "sgd"}
-    train(model, batches(96, 32), loss=SoftmaxLoss(), **cheap)
+    sampled = SampledSoftmax("movieId", items, 9)
+    model, _ = in_batch if kind == "in batch" else trained(batches, sampled)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     for before, after in zip(model.weights, loaded.weights, strict=True):
@@ -206,7 +219,7 @@ def test_a_trained_model_is_saved_and_loaded(rows, batches, tmp_path, kind):
     for before, after in zip(*made, strict=True):
         np.testing.assert_array_equal(before, after)
     # It trains on, from the state that it had.
-    report = train(loaded, batches(96, 32), loss=SoftmaxLoss(), **cheap)
+    report = train(loaded, batches(96, 32), loss=SoftmaxLoss(), optimizer="sgd")
     assert np.isfinite(report.loss_curve).all()
 
 
@@ -292,15 +305,6 @@ def test_a_number_without_a_value_is_no_zero_in_a_catalogue():
         TrainingError, match=r"no null in 'price' of items\. Received: 1 null.*FillM"
     ):
         models.two_tower({"userId": (9, 4), "movieId": (9, 4)}, ["price"], **sides, softmax=softmax)
-
-
-def test_a_model_is_evaluated_without_learning_frequencies(batches):
-    model = models.two_tower(
-        SIZES, **SIDES, hidden=(8,), width=4, softmax=InBatchSoftmax("movieId")
-    )
-    report = train(model, batches(96, 32), batches(64, 32), loss=SoftmaxLoss(), optimizer="sgd")
-    assert set(report.history) == {"loss", "val_loss"}
-    assert float(model.get_layer("item_frequency").step.numpy()) == 96 / 32
 
 
 def test_neighbours_are_those_of_sorting_all_items():

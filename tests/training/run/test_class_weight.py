@@ -26,7 +26,7 @@ def network(*, steps=True, name=None, units=3, activation="softmax"):
 
 def entropies(model, classes):
     """-log of the probability that the model gives each class."""
-    predicted = keras.tree.flatten(model.predict(X, verbose=0))[0]
+    predicted = keras.tree.flatten(model(X))[0].numpy()
     return -np.log(np.take_along_axis(predicted, classes[..., None], axis=-1))[..., 0]
 
 
@@ -71,7 +71,7 @@ def test_the_only_output_of_a_dictionary_is_weighed(kind):
     click = keras.layers.Dense(1, "sigmoid")(keras.layers.Flatten()(a))
     model = keras.Model({"a": a}, {"click": click})
     y = (CLASSES[:, :1] > 0).astype("float32")
-    chances = model.predict(X, verbose=0)["click"]
+    chances = model(X)["click"].numpy()
     entropies = -np.log(np.where(y > 0, chances, 1 - chances))
     expected = (np.where(y > 0, 20.0, 1.0) * entropies).mean()
     data = (
@@ -117,11 +117,11 @@ class Batches(keras.utils.PyDataset):
     ("name", "steps", "one_hot", "rank"),
     [
         (None, False, False, 1),
-        (None, False, False, 2),
+        pytest.param(None, False, False, 2, marks=pytest.mark.long),
         (None, False, True, 2),
-        ("level", False, False, 1),
+        pytest.param("level", False, False, 1, marks=pytest.mark.long),
         (None, True, False, 2),
-        (None, True, False, 3),
+        pytest.param(None, True, False, 3, marks=pytest.mark.long),
         ("level", True, True, 3),
     ],
 )
@@ -152,7 +152,7 @@ def test_shares_of_a_py_dataset_have_the_weight_of_no_class():
     """Keras' own weights would take 0.6 for 1."""
     model = network(steps=False, units=1, activation="sigmoid")
     y = np.where(CLASSES[:, :1] > 0, 1.0, 0.6)
-    chances = model.predict(X, verbose=0)
+    chances = model(X).numpy()
     entropies = -y * np.log(chances) - (1 - y) * np.log(1 - chances)
     expected = (np.where(y == 1, 20.0, 1.0) * entropies).mean()
     settings = {"optimizer": optimizers.SGD(0.0), "metrics": [], "class_weight": {1: 20.0}}
@@ -166,7 +166,7 @@ def test_each_output_of_a_py_dataset_has_its_own_weights():
     x = keras.layers.Flatten()(a)
     outputs = {name: keras.layers.Dense(3, "softmax", name=name)(x) for name in ("low", "high")}
     model = keras.Model({"a": a}, outputs)
-    predicted = model.predict(X, verbose=0)
+    predicted = keras.tree.map_structure(np.asarray, model(X))
     classes = CLASSES[:, 0]
     each = {n: -np.log(predicted[n][np.arange(64), classes]) for n in outputs}
     y = {"low": np.eye(3, dtype="float32")[classes], "high": classes}

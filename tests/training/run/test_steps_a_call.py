@@ -49,11 +49,12 @@ class Told(keras.callbacks.Callback):
             raise InterruptedError
 
 
-def fit(path, steps, *, split=True, stop=None, checkpoint=None, **options):
+def fit(path, steps, *, split=True, stop=None, checkpoint=None, validated=True, **options):
     network, told, loader = make(), Told(stop), load(path)
+    valid = load(path) if validated else None
     saver = checkpoint and LoaderCheckpoint(loader, checkpoint, save_freq=6)
     report = train(
-        network, loader, load(path), epochs=2, optimizer=optimizers.Adagrad(0.1), split=split,
+        network, loader, valid, epochs=2, optimizer=optimizers.Adagrad(0.1), split=split,
         steps_per_execution=steps, callbacks=[told], checkpoint=saver, **options,
     )  # fmt: skip
     return network, report, told
@@ -64,14 +65,19 @@ def single(path):
     return fit(path, 1)
 
 
+@pytest.fixture(scope="module")
+def many(path):
+    return fit(path, 32)
+
+
 def check_same(one, other):
     for own, weights in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_allclose(own, weights, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("split", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_the_training_is_the_same(path, single, split):
-    network, report, told = fit(path, 32, split=split)
+def test_the_training_is_the_same(path, single, many, split):
+    network, report, told = many if split else fit(path, 32, split=False)
     assert (single[2].batches, told.batches) == (2 * list(range(STEPS)), 2 * [31, 63])
     assert report.samples == single[1].samples == 2 * ROWS
     assert set(report.history) == {"auc", "loss", "val_auc", "val_loss"}
@@ -83,9 +89,9 @@ def test_the_training_is_the_same(path, single, split):
     assert network.get_compile_config()["steps_per_execution"] == 1
 
 
-@pytest.mark.parametrize("steps", [1, 7, 32])
-def test_the_loss_curve_is_of_rows(path, steps):
-    report = train(make(), load(path), epochs=2, steps_per_execution=steps, optimizer="sgd")
+@pytest.mark.parametrize("steps", [1, pytest.param(7, marks=pytest.mark.long), 32])
+def test_the_loss_curve_is_of_rows(path, single, many, steps):
+    _, report, _ = {1: single, 32: many}.get(steps) or fit(path, steps)
     assert len(report.loss_curve) == min(50, 2 * -(-STEPS // steps))
     mean, first = np.mean(report.loss_curve), report.history["loss"][0]
     np.testing.assert_allclose(mean, np.mean(report.history["loss"]), rtol=1e-5)
@@ -93,9 +99,10 @@ def test_the_loss_curve_is_of_rows(path, steps):
 
 
 def test_a_run_given_up_within_an_epoch_goes_on(path, single, tmp_path):
+    run = {"checkpoint": tmp_path, "metrics": [], "validated": False}
     with pytest.raises(InterruptedError):
-        fit(path, 8, checkpoint=tmp_path, stop=STEPS + 16)
-    network, report, told = fit(path, 32, checkpoint=tmp_path)
+        fit(path, 8, stop=STEPS + 16, **run)
+    network, report, told = fit(path, 32, **run)
     assert report.samples == ROWS - 8 * BATCH
     assert told.batches == [31, 63]
     check_same(network, single[0])

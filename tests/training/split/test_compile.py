@@ -112,7 +112,7 @@ def test_a_later_compile_of_keras_has_its_own_step(fitted, precision):
     users = {"userId": rng.integers(0, 50, (96, 1))}
     labels = (users["userId"] % 2).astype("float32")
     split, plain = one_table(), one_table()
-    compile_model(split, keras.optimizers.SGD(0.1), metrics=["auc"], precision=precision)
+    compile_model(split, keras.optimizers.SGD(0.1), metrics=["accuracy"], precision=precision)
     if fitted:
         split.fit(users, labels, verbose=0)
         split.evaluate(users, labels, verbose=0)

@@ -23,7 +23,9 @@ def test_tables_stay_outside_and_arithmetic_inside(sizes):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda sizes: models.wide_and_deep(sizes, ["age"], hidden=(8,)),
+        pytest.param(
+            lambda sizes: models.wide_and_deep(sizes, ["age"], hidden=(8,)), marks=pytest.mark.long
+        ),
         pytest.param(
             lambda sizes: models.dlrm(sizes, ["age"], embedding_dim=4, bottom=(8,), top=(8,)),
             marks=pytest.mark.long,
@@ -42,7 +44,7 @@ def test_every_model_trains_alike_with_it(sizes, batches, make, losses):
     results = []
     for compiled in (
         lambda model: model.compile(
-            keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False
+            keras.optimizers.SGD(0.1), "binary_crossentropy", run_eagerly=True
         ),
         lambda model: compile_model(model, optimizers.SGD(0.1), xla=True),
     ):
@@ -62,7 +64,7 @@ def test_keras_own_embedding_is_a_lookup_too(batches, losses):
 
     dataset = batches(256, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     plain, split = with_embedding(), with_embedding()
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", run_eagerly=True)
     compile_model(split, optimizers.SGD(0.1), xla=True)
     np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5)
     assert [tuple(w.shape) for w in cut(split).lookup.trainable_variables] == [(50, 8)]
@@ -148,7 +150,9 @@ def test_a_step_of_the_users_own_is_taken(kind, metrics, batches):
     dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     keras.utils.set_random_seed(0)
     plain = functional(kind)
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=metrics or None)
+    plain.compile(
+        keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=metrics or None, run_eagerly=True
+    )
     expected = plain.fit(dataset, verbose=0, shuffle=False).history
     keras.utils.set_random_seed(0)
     model = functional(kind)
@@ -168,7 +172,7 @@ def test_a_step_that_leaves_out_the_metrics_is_told_of(batches):
 
 
 def test_weights_that_a_layer_normalizes_are_assigned(batches):
-    dataset = batches(640, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    dataset = batches(128, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     model = normalized()
     train(model, dataset, optimizer=keras.optimizers.SGD(0.0), metrics=[])
     norm = np.linalg.norm(model.layers[2].layer.kernel.numpy(), ord=2)
@@ -203,7 +207,7 @@ def remembering():
 def test_the_state_of_an_rnn_is_kept_between_batches(batches):
     dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     plain, trained = remembering(), remembering()
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy")
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", run_eagerly=True)
     plain.fit(dataset, verbose=0, shuffle=False)
     train(trained, dataset, optimizer=keras.optimizers.SGD(0.1), metrics=[])
     for own, other in zip(trained.get_weights(), plain.get_weights(), strict=True):
@@ -272,7 +276,9 @@ def test_one_input_or_output_may_be_in_a_list(inputs, outputs, batches, losses):
 
     dataset = batches(128, 64).map(lambda x, y: (x["userId"], y))
     plain, split = model(), model()
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=["accuracy"])
+    plain.compile(
+        keras.optimizers.SGD(0.1), "binary_crossentropy", metrics=["accuracy"], run_eagerly=True
+    )
     compile_model(split, keras.optimizers.SGD(0.1), metrics=["accuracy"])
     np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5)
 
@@ -330,6 +336,7 @@ def test_columns_that_the_model_does_not_take_do_no_harm(batches, losses):
     np.testing.assert_allclose(losses(other, more), losses(one, alone), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_table_may_be_on_another_device():
     program = """
 import keras, numpy as np, tensorflow as tf
@@ -360,7 +367,7 @@ def test_a_model_whose_numbers_pass_by_its_lookups_can_be_saved(sizes, batches, 
 
     model = models.dlrm(sizes, ["age"], embedding_dim=4, bottom=(8,), top=(8,))
     compile_model(model, "adagrad", precision="bfloat16")
-    losses(model, batches(256, 64).map(with_age))
+    losses(model, batches(64, 64).map(with_age))
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     for mine, saved in zip(model.get_weights(), loaded.get_weights(), strict=True):

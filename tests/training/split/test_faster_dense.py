@@ -148,6 +148,6 @@ def test_a_layer_that_cannot_be_made_anew_is_trained_all_the_same(batches, losse
 
     dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     plain, split = model(), model()
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", run_eagerly=True)
     compile_model(split, keras.optimizers.SGD(0.1), xla=True)
     np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5)

@@ -12,11 +12,11 @@ from training import TrainingError, compile_model, layers, optimizers, train
     ids=["with weights of rows, by XLA", "without"],
 )
 def test_it_trains_as_keras_does(batches, xla, optimizer, weighted, built, losses):
-    dataset = batches(20 * 64, 64)
+    dataset = batches(6 * 64, 64)
     if weighted:
         dataset = dataset.map(lambda x, y: (x, y, tf.cast(x["userId"] % 3, tf.float32)))
     plain, split = built(), built()
-    plain.compile(optimizer(0.05), "binary_crossentropy", jit_compile=False)
+    plain.compile(optimizer(0.05), "binary_crossentropy", run_eagerly=True)
     compile_model(split, optimizer(0.05), xla=xla)
     np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=1e-5, atol=1e-5)
     for own, other in zip(split.get_weights(), plain.get_weights(), strict=True):
@@ -25,11 +25,13 @@ def test_it_trains_as_keras_does(batches, xla, optimizer, weighted, built, losse
 
 def test_fit_evaluate_metrics_and_callbacks_work(batches, tmp_path, built):
     model = built()
-    compile_model(model, "adam", metrics=["auc"], xla=True, weighted_metrics=["accuracy"])
+    compile_model(
+        model, optimizers.SGD(0.5), metrics=["mae"], xla=True, weighted_metrics=["accuracy"]
+    )
     history = model.fit(
         batches(300, 64),  # the last batch is shorter
         validation_data=batches(100, 32),
-        epochs=3,
+        epochs=2,
         verbose=0,
         shuffle=False,
         callbacks=[
@@ -37,11 +39,11 @@ def test_fit_evaluate_metrics_and_callbacks_work(batches, tmp_path, built):
             keras.callbacks.EarlyStopping(monitor="val_loss", patience=9),
         ],
     ).history
-    assert set(history) >= {"auc", "loss", "val_auc", "val_loss", "val_accuracy"}
+    assert set(history) >= {"mae", "loss", "val_mae", "val_loss", "val_accuracy"}
     assert history["val_loss"][-1] < history["val_loss"][0]
     loaded = keras.models.load_model(tmp_path / "best.keras")
     each = keras.losses.BinaryCrossentropy(reduction="sum")
-    total = sum(float(each(y, loaded.predict_on_batch(x))) for x, y in batches(100, 32))
+    total = sum(float(each(y, loaded(x))) for x, y in batches(100, 32))
     np.testing.assert_allclose(total / 100, history["val_loss"][-1], rtol=1e-4)
     compile_model(loaded, loaded.optimizer)
     loaded.fit(batches(64, 64), verbose=0, shuffle=False)
@@ -56,9 +58,9 @@ def test_state_of_the_dense_layers_moves_on(batches, losses):
         x = keras.layers.Dropout(0.5, seed=1)(x)
         return keras.Model(inputs, keras.layers.Dense(1, "sigmoid", kernel_regularizer="l2")(x))
 
-    dataset = batches(640, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
+    dataset = batches(256, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     plain, split, rounded = with_state(), with_state(), with_state()
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", run_eagerly=True)
     compile_model(split, keras.optimizers.SGD(0.1))
     compile_model(rounded, keras.optimizers.SGD(0.1), precision="bfloat16")
     # The same dropout, by the same seed: the seed's state moves on, too.
@@ -88,7 +90,7 @@ def test_several_outputs_each_have_their_loss(batches):
     )
     loss = {"click": "binary_crossentropy", "stay": "mse"}
     plain, split = two_heads(), two_heads()
-    plain.compile(keras.optimizers.SGD(0.1), loss, jit_compile=False)
+    plain.compile(keras.optimizers.SGD(0.1), loss, run_eagerly=True)
     compile_model(split, keras.optimizers.SGD(0.1), loss, xla=True)
     expected = plain.fit(dataset, verbose=0, shuffle=False).history
     result = split.fit(dataset, verbose=0, shuffle=False).history
@@ -107,7 +109,7 @@ def test_losses_of_layers_count(batches, losses):
 
     dataset = batches(192, 64).map(lambda x, y: ({"userId": x["userId"]}, y))
     plain, split, rounded = active(), active(), active()
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", run_eagerly=True)
     compile_model(split, optimizers.SGD(0.1))
     compile_model(rounded, optimizers.SGD(0.1), precision="bfloat16")
     expected = losses(plain, dataset)
@@ -118,8 +120,8 @@ def test_losses_of_layers_count(batches, losses):
 
 def test_keras_own_step_can_be_had_back(batches, built):
     model = built()
-    compile_model(model)
-    compile_model(model, split=False)
+    compile_model(model, "sgd")
+    compile_model(model, "sgd", split=False)
     assert "train_step" not in vars(model)
     model.fit(batches(64, 64), verbose=0, shuffle=False)
 
@@ -162,7 +164,7 @@ def _adapted(*, nested, shift):
 def test_what_no_config_has_counts(batches, losses, options, shift, rtol, nested):
     plain, split = (_adapted(nested=nested, shift=shift) for _ in range(2))
     dataset = batches(256, 64).map(lambda x, y: ({"userId": x["userId"], "age": 900 + 200 * y}, y))
-    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", jit_compile=False)
+    plain.compile(keras.optimizers.SGD(0.1), "binary_crossentropy", run_eagerly=True)
     compile_model(split, keras.optimizers.SGD(0.1), **options)
     np.testing.assert_allclose(losses(split, dataset), losses(plain, dataset), rtol=rtol)
 
@@ -176,7 +178,7 @@ def _with_genres(inputs, x):
     return keras.Model(inputs | {"genres": pair}, keras.layers.Dense(1, "sigmoid")(x))
 
 
-@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("lists", [pytest.param(False, marks=pytest.mark.long), True])
 def test_columns_that_a_model_does_not_take_change_nothing(batches, losses, lists):
     """Keras sorts the columns by name, and assigns them to inputs by position."""
 
@@ -228,7 +230,7 @@ def test_masks_of_lookups_count(batches, losses, options, lists):
         if is_split:
             compile_model(model, keras.optimizers.SGD(1.0), **options)
         else:
-            model.compile(keras.optimizers.SGD(1.0), "binary_crossentropy", jit_compile=False)
+            model.compile(keras.optimizers.SGD(1.0), "binary_crossentropy", run_eagerly=True)
         results.append(losses(model, dataset, epochs=2))
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
 
@@ -375,7 +377,7 @@ def test_weights_before_and_after_the_lookups_get_both_gradients(
     plain.compile(optimizer(0.5), "binary_crossentropy", jit_compile=False)
     compile_model(split, optimizer(0.5))
     np.testing.assert_allclose(
-        losses(split, dataset, epochs=3), losses(plain, dataset, epochs=3), rtol=1e-4
+        losses(split, dataset, epochs=2), losses(plain, dataset, epochs=2), rtol=1e-4
     )
 
 
@@ -427,14 +429,14 @@ def test_layers_frozen_and_thawed_after_compiling(batches, precision, frozen):
 
 @pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.long), "float16"])
 def test_an_optimizer_of_other_weights_is_refused(batches, built, precision):
-    dataset, optimizer = batches(64, 64), optimizers.Adam()
+    dataset, optimizer = batches(64, 64), optimizers.SGD(momentum=0.9)
     model, other = built(), built()
     model.layers[-1].trainable = False
     for _ in range(2):
         train(model, dataset, optimizer=optimizer, metrics=[], precision=precision)
     model.layers[-1].trainable = True
     for given in (model, other):
-        with pytest.raises(TrainingError, match=r"Adam, built without .* Make a new optimizer"):
+        with pytest.raises(TrainingError, match=r"SGD, built without .* Make a new optimizer"):
             compile_model(given, optimizer, precision=precision)
     with pytest.raises(TrainingError, match="while these weights were frozen"):
         model.fit(dataset, verbose=0, shuffle=False)
