@@ -55,6 +55,20 @@ def test_lengths_hold_the_rows_and_are_few():
     assert capacity.experimental_get_tracing_count() == 1
 
 
+def test_the_operations_that_find_a_length_are_made_once_for_all_tables():
+    """Each table of a model asks for some lengths, and each operation takes a millisecond to make."""
+
+    @tf.function(autograph=False)
+    def lengths(counts):
+        with tf.device("/cpu:0"):
+            return [capacity(count) for count in tf.unstack(counts)]
+
+    lengths(tf.constant([1, 2000]))
+    traced = capacity.experimental_get_tracing_count()
+    assert [int(one) for one in lengths(tf.constant([3, 9000, 10_000]))] == [1024, 10_240, 10_240]
+    assert capacity.experimental_get_tracing_count() == traced
+
+
 def test_round_counts_are_not_padded():
     """Else the gradient of single ids would be copied in each step."""
     assert int(capacity(tf.constant(26 * 16_384))) == 26 * 16_384
