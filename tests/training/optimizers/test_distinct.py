@@ -51,8 +51,6 @@ def test_lengths_hold_the_rows_and_are_few():
     for count, length in zip(counts, lengths, strict=True):
         assert count <= length <= max(1024, count * 5 / 4 + 1)
     assert len({length for length in lengths if 1024 < length <= 2048}) == 4
-    # Each table of a model asks for some: the operations are made once, and not by each.
-    assert capacity.experimental_get_tracing_count() == 1
 
 
 def test_the_operations_that_find_a_length_are_made_once_for_all_tables():
