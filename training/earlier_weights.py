@@ -32,7 +32,8 @@ _BLOCK = 2**20  # values, 4 MB of float32
 Ids = npt.NDArray[np.int64]
 
 
-class WarmStart(NamedTuple):
+@dataclass(frozen=True)
+class WarmStart:
     """The result of `warm_start`; printed, it is a line for each column, and for what begins anew.
 
     Attributes:

@@ -276,7 +276,7 @@ def train(
         seconds=report.seconds,
         history=report.history,
         loss_curve=report.loss_curve,
-        **({} if begun is None else {"warm_start": begun._asdict()}),
+        **({} if begun is None else {"warm_start": vars(begun)}),
     )
 
 

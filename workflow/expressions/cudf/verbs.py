@@ -12,6 +12,7 @@ import polars as pl
 
 from workflow.expressions.language.types import Type, promote
 from workflow.expressions.polars.series import polars_dtype, to_series
+from workflow.expressions.polars.tables import only_null
 from workflow.expressions.program.program import Program, Step
 from workflow.expressions.tables.cuckoo import as_int64
 from workflow.schema.column import Column, Strings
@@ -53,6 +54,8 @@ def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     """
     table: Column = step.parameters["table"]
     (position,), rows = operands, table.derived("with a missing row", lambda: _and_missing(table))
+    if rows.null_count() == len(rows):
+        return only_null(position, rows.dtype)
     inside = (position >= 0) & (position < table.rows)
     return pl.lit(rows).gather(pl.when(inside).then(position.cast(pl.Int64)).otherwise(table.rows))
 

@@ -104,8 +104,19 @@ def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
         lists = table.derived("lists", lambda: _Lists.of(table))
         dtype = polars_dtype(step.type.dtype, is_list=True)
         return operands[0].map_batches(lists.take, return_dtype=dtype, is_elementwise=True)
+    rows = table.derived("series", lambda: to_series(table))
+    if rows.null_count() == len(rows):
+        return only_null(operands[0], rows.dtype)
     position = pl.when((operands[0] >= 0) & (operands[0] < table.rows)).then(operands[0])
-    return pl.lit(table.derived("series", lambda: to_series(table))).gather(position)
+    return pl.lit(rows).gather(position)
+
+
+def only_null(row: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A null for each row of an expression.
+
+    Polars 1.44 takes literal columns of nulls for one, whatever their dtypes, as a common subexpression.
+    """
+    return pl.when(row.is_not_null()).then(pl.lit(None, dtype))
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ def test_a_run_that_is_followed_stopped_and_resumed(folder):
 @pytest.mark.usefixtures("folder")
 def test_no_better_loss_ends_the_run():
     """A rate that leaves nothing to be bettered after the first epoch."""
-    options = f"--validation train {CHEAP} --learning-rate 1e-30 --patience 1"
+    options = f"--validation train {CHEAP} --learning-rate 0 --patience 1"
     text = done(f"train --batch-size 2000 --epochs 9 {options}")
     assert "2/9" in text
     assert "3/9" not in text
@@ -266,7 +266,7 @@ def test_ids_out_of_range_are_found():
         ("--hidden=", "Expected widths of layers, such as --hidden 256,128. Received: ''."),
         ("--hidden 8²", "Expected widths of layers, such as --hidden 256,128."),
         ("--optimizer lion", "Expected an optimizer among adam, adagrad, sgd."),
-        ("--learning-rate 1e-30", "Expected a learning rate above 0."),
+        ("--learning-rate 0", "Expected a learning rate above 0."),
         ("--precision float8", "Expected a precision among float32, bfloat16, float16."),
         ("--loss hinge_los", "Did you mean 'hinge'"),
         ("--metric acu", "Did you mean 'a"),
@@ -345,6 +345,9 @@ def test_a_warm_start_by_values():
     assert found.exit_code == 0, found.output
     # Of 50 users and what is no user, 40 are left, and one is new.
     assert "user: 43 of 44 ids begin with their earlier vectors" in found.output
+    again = json.loads(run(f"tuesday --workflow grown --hidden 4 --json {CHEAP} {options}").stdout)
+    assert again["warm_start"]["columns"]["user"] == [43, 44]
+    assert again["warm_start"]["anew"] == {}
     tables = []
     for name, workflow in (("monday", Workflow.load("workflow")), ("tuesday", grown)):
         layer = keras.saving.load_model(f"{name}.keras").get_layer(index=-3)

@@ -14,7 +14,8 @@ from workflow.expressions.cudf.exceptions import VERBS_ON_GPU
 from workflow.expressions.language.tree import Expression, call, source, where
 from workflow.expressions.language.types import Type
 from workflow.expressions.polars.interpreter import VERBS
-from workflow.expressions.polars.stages import apply, compile_stages, stages
+from workflow.expressions.polars.series import polars_dtype, to_column
+from workflow.expressions.polars.stages import apply, compile_stages, run_stages, stages
 from workflow.expressions.program.program import Program, build
 from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema
@@ -75,6 +76,19 @@ def test_a_query_grows_as_its_program_does(step, verbs):
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0]
     steps = [len(program.steps) for program in programs]
     assert sizes[2] / steps[2] <= 1.2 * sizes[0] / steps[0]
+
+
+@pytest.mark.parametrize("verbs", [VERBS, VERBS_ON_GPU], ids=["cpu", "gpu"])
+def test_tables_of_nulls_keep_their_types(verbs):
+    """Polars takes constant columns of nulls for one, whatever their types."""
+    dtypes = ("bool", "int64", "float32")
+    row = source("x", Type("int64"))
+    tables = {name: to_column(pl.Series([None], dtype=polars_dtype(name))) for name in dtypes}
+    outputs = [(ColumnSchema(name, name), row.gather(tables[name])) for name in dtypes]
+    program = build(outputs, Schema([ColumnSchema("x", "int64")]))
+    made = run_stages(pl.LazyFrame({"x": [0, None, 7]}), compile_stages(program, verbs)).collect()
+    assert made.schema == {name: polars_dtype(name) for name in dtypes}
+    assert made.rows() == [(None,) * len(dtypes)] * 3
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
