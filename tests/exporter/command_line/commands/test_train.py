@@ -211,7 +211,7 @@ def test_a_run_that_is_followed_stopped_and_resumed(folder):
 @pytest.mark.usefixtures("folder")
 def test_no_better_loss_ends_the_run():
     """A rate that leaves nothing to be bettered after the first epoch."""
-    options = f"--validation train {CHEAP} --learning-rate 0 --patience 1"
+    options = f"--validation train {CHEAP} --learning-rate 1e-30 --patience 1"
     text = done(f"train --batch-size 2000 --epochs 9 {options}")
     assert "2/9" in text
     assert "3/9" not in text
