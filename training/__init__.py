@@ -21,12 +21,12 @@ if TYPE_CHECKING or find_spec("tensorflow") is not None:
         from training import layers, models, optimizers, retrieval
 
 if TYPE_CHECKING:
-    from training.earlier_weights import WarmStart, warm_start
     from training.feature_columns.conversion import make_feature_column_workflow
     from training.gather_tables import whole_tables
+    from training.initial_weights.earlier import WarmStart, warm_start
+    from training.initial_weights.pretrained import PretrainedTable, pretrained_table
     from training.keras_signature import model_signature
     from training.parallel import Workers, join_workers
-    from training.pretrained import PretrainedTable, pretrained_table
     from training.report import TrainingReport
     from training.saved_model import save_model
     from training.signature import ModelSignature, TensorSpec
@@ -61,9 +61,9 @@ __all__ = [
 _MODULES = {
     "ModelSignature": "training.signature",
     "TensorSpec": "training.signature",
-    "PretrainedTable": "training.pretrained",
+    "PretrainedTable": "training.initial_weights.pretrained",
     "TrainingReport": "training.report",
-    "WarmStart": "training.earlier_weights",
+    "WarmStart": "training.initial_weights.earlier",
     "Workers": "training.parallel",
     "compile_model": "training.split",
     "join_workers": "training.parallel",
@@ -72,11 +72,11 @@ _MODULES = {
     "model_signature": "training.keras_signature",
     "models": "training.models",
     "optimizers": "training.optimizers",
-    "pretrained_table": "training.pretrained",
+    "pretrained_table": "training.initial_weights.pretrained",
     "retrieval": "training.retrieval",
     "save_model": "training.saved_model",
     "train": "training.training_run",
-    "warm_start": "training.earlier_weights",
+    "warm_start": "training.initial_weights.earlier",
     "whole_tables": "training.gather_tables",
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import polars as pl
 
 from workflow.data.sources import Source
@@ -16,6 +18,7 @@ from workflow.graph.resolution import Resolution
 from workflow.graph.row_set import schema_of
 from workflow.operator.feature import State
 from workflow.progress.stage import showing
+from workflow.schema.column import Column
 from workflow.schema.schema import Schema
 
 from .learn_operators import (
@@ -63,8 +66,19 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
         tables = by_operator(learn(learning)) if learning else {}
         for number, (node, bound) in learning.items():
             with node.errors(bound.columns):
-                states[number] = bound.operator.finish(tables[number], schema_of(bound.columns))
+                state = bound.operator.finish(tables[number], schema_of(bound.columns))
+            if tables[number]:  # not what is given, and stays as it is
+                state = {name: _with_one_zero(column) for name, column in state.items()}
+            states[number] = state
     return states
+
+
+def _with_one_zero(column: Column) -> Column:
+    """The same numbers, 0.0 for -0.0: of the two the least is the one that a thread met first."""
+    values = column.values
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return replace(column, values=values + 0.0)
+    return column
 
 
 def learner(source: Source, engine: str) -> Learn:

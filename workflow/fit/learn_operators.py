@@ -169,9 +169,9 @@ def learn_in_pieces(
         >>> learn_in_pieces(pl.LazyFrame({"a": [1, 2]}), total, merge)["sum"].item()
         3
     """
-    columns = len(frame.collect_schema())
     if not tables(frame):
         return {}
+    columns = len(frame.collect_schema())
     waiting: list[dict[str, pl.DataFrame]] = []
     for piece in in_batches(frame, min(ROWS_OF_A_PASS, VALUES_OF_A_WIDE_PASS // columns)):
         waiting.append(of_rows_at_once(tables(HeldRows(piece))))

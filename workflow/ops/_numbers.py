@@ -52,18 +52,6 @@ def merged_ends(partials: Partials) -> Partials:
     return {name: parts.select(together) for name, parts in partials.items()}
 
 
-def without_negative_zero(values: pl.Series) -> pl.Series:
-    """The same values, 0.0 for -0.0: of the two the least is the one that a thread met first.
-
-    Polars adds nothing where 0.0 is to be added.
-
-    Example:
-        >>> str(without_negative_zero(pl.Series([-0.0]))[0]), without_negative_zero(pl.Series([7]))[0]
-        ('0.0', 7)
-    """
-    return values.set(values == 0, 0.0) if values.dtype.is_float() else values
-
-
 def numbered(name: str, ids: Expression, like: ColumnSchema, count: int) -> Feature:
     """A column of `count` ids from 0, int32."""
     facts = {"cardinality": count, "domain": {"min": 0, "max": count - 1}}

@@ -20,7 +20,6 @@ from workflow.schema.column import Column
 from workflow.schema.schema import ColumnSchema, Schema, time_name
 
 from ._moments import merged, moments, moments_of, variance
-from ._numbers import without_negative_zero
 
 RANGE, MOMENTS = "range.", "moments."
 
@@ -148,7 +147,7 @@ class DataStats(Operator):
             deviation = {"std": variance().sqrt(), "cardinality": pl.lit(None, pl.Float64)}
             facts = table.with_columns(**deviation) if real else _of_counts(table)
             ends = pl.concat([facts["min"], facts["max"]]).drop_nulls()
-            state[f"{RANGE}{name}"] = to_column(without_negative_zero(ends))
+            state[f"{RANGE}{name}"] = to_column(ends)
             numbers = [facts[key].cast(pl.Float64) for key in _MOMENTS]
             state[f"{MOMENTS}{name}"] = to_column(pl.concat(numbers))
         return state

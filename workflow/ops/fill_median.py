@@ -102,7 +102,7 @@ class FillMedian(Operator):
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The median of each column, in the order of the columns."""
         medians = [_median(partials[name], column) for name, column in columns.items()]
-        return {"median": Column(np.array(medians, np.float64) + 0.0)}  # 0.0 for -0.0
+        return {"median": Column(np.array(medians, np.float64))}
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns without nulls."""

@@ -23,7 +23,6 @@ from workflow.schema.tags import computed_of
 from . import _group_table as tables
 from ._grouping import Keys, grouped
 from ._moments import KEYS, merged_moments, moments, variance
-from ._numbers import without_negative_zero
 from ._times import time_of, time_state
 
 STATS = ("count", "sum", "mean", "std", "var", "min", "max")
@@ -250,7 +249,7 @@ def _statistic(table: pl.DataFrame, stat: str, number: int) -> pl.Series:
     if stat == "count":
         return table["rows"].clip(0, np.iinfo(np.int32).max).cast(pl.Int32)
     if stat in ("min", "max"):
-        return without_negative_zero(table[f"{number}.{stat}"])
+        return table[f"{number}.{stat}"]
     values = {
         "sum": pl.col(f"{number}.sum"),
         "mean": pl.col(f"{number}.mean"),

@@ -97,8 +97,7 @@ class Normalize(Operator):
             )
             means.append(_significant(mean, deviation) if count else 0.0)
             deviations.append(deviation or 1.0)
-        # -0.0 becomes 0.0: of the two the least is the one that a thread met first.
-        return {"mean": Column(np.array(means) + 0.0), "std": Column(np.array(deviations))}
+        return {"mean": Column(np.array(means)), "std": Column(np.array(deviations))}
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, scaled."""

@@ -83,8 +83,7 @@ class NormalizeMinMax(Operator):
             )
             lows.append(low)
             ranges.append(span or 1.0)
-        # -0.0 becomes 0.0: of the two the least is the one that a thread met first.
-        return {"min": Column(np.array(lows) + 0.0), "range": Column(np.array(ranges))}
+        return {"min": Column(np.array(lows)), "range": Column(np.array(ranges))}
 
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, scaled."""

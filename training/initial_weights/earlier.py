@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
-import numpy.typing as npt
-import polars as pl
 import tensorflow as tf
 
-from training.column_facts.id_counts import id_count
 from training.errors import TrainingError
+from training.initial_weights.id_moves import Ids, id_move
 from training.layers import EmbeddingBag
 from training.layers.records_fits import fits_of_model
 from training.layers.sequence_embedding import SequenceEmbedding
@@ -24,16 +22,16 @@ from training.retrieval.sampling import SampledItems
 from training.sharding.layout import assign_rows, layout_of
 from training.table_sizes import columns_of_inputs, inputs_of
 from training.tables.shared_table import SharedTable
-from workflow import Workflow, WorkflowError
+from workflow import Workflow
 from workflow.errors import listed
-from workflow.schema.tags import FIT, fits_of, other_fits
+from workflow.schema.own_names import OwnNames
+from workflow.schema.tags import fits_of, other_fits
 
 _BLOCK = 2**20  # values, 4 MB of float32
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class WarmStart:
+class WarmStart(metaclass=OwnNames):
     """The result of `warm_start`; printed, it is a line for each column, and for what begins anew.
 
     Attributes:
@@ -101,12 +99,12 @@ def warm_start(
         item: 4 of 5 ids begin with their earlier vectors
         4 other variables begin with their earlier values
     """
-    _expect_own(model, workflow, "workflow")
-    _expect_own(earlier, earlier_workflow, "earlier_workflow")
+    _expect_own("model", model, "workflow", workflow)
+    _expect_own("earlier", earlier, "earlier_workflow", earlier_workflow)
     own, known = _parts(model, workflow), _parts(earlier, earlier_workflow)
     _expect_alike(own.others, known.others)
     _expect_whole(known.tables)
-    moves = cache(lambda column: _move(column, workflow, earlier_workflow))
+    moves = cache(lambda column: id_move(column, workflow, earlier_workflow))
     _expect_embedded(model, own.embedded, moves)
     columns: dict[str, tuple[int, int]] = {}
     anew: dict[str, str] = {}
@@ -222,45 +220,6 @@ def _difference(table: _Table, earlier: _Table | None) -> str:
     return ""
 
 
-def _move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Ids] | str:
-    """The ids of a column that have a meaning in both fits, in each of them; or why it is unknown."""
-    if column not in workflow.output_schema or column not in earlier.output_schema:
-        return "it is not a column of both workflows"
-    schemas = workflow.output_schema[column], earlier.output_schema[column]
-    fits = [schema.properties.get(FIT) for schema in schemas]
-    counts = [id_count(schema) for schema in schemas]
-    if fits[0] == fits[1] and (fits[0] is not None or counts[0] == counts[1]):
-        same = np.arange(counts[0])
-        return same, same
-    try:
-        new, old = workflow.reverse_mapping(column), earlier.reverse_mapping(column)
-    except WorkflowError:
-        return "the values of its ids are unknown, since no Categorify alone has made them"
-    if (kinds := [_kind(ids["value"]) for ids in (new, old)])[0] != kinds[1]:
-        return f"the values of its ids are {new['value'].dtype}, were {old['value'].dtype}"
-    pairs = []
-    for kind in new["kind"].unique():
-        own, others = (ids.filter(kind=kind) for ids in (new, old))
-        if kind == "value":
-            pairs.append(_joined(own, others))
-        elif len(own) == len(others):
-            pairs.append((own["id"].to_numpy(), others["id"].to_numpy()))
-    return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
-
-
-def _kind(values: pl.Series) -> object:
-    """The dtype that values of two fits must have in common; integers of all widths are alike."""
-    return "integer" if values.dtype.is_integer() else values.dtype
-
-
-def _joined(new: pl.DataFrame, old: pl.DataFrame) -> tuple[Ids, Ids]:
-    """The ids of the values that both have."""
-    if new["value"].dtype.is_integer():
-        new, old = (ids.with_columns(pl.col("value").cast(pl.Int128)) for ids in (new, old))
-    both = new.join(old, on="value", suffix="_earlier", nulls_equal=True)
-    return both["id"].to_numpy(), both["id_earlier"].to_numpy()
-
-
 def _copy(table: _Table, to: Ids, earlier: _Table, of: Ids) -> None:
     """Set the rows of ids to those of other ids of an earlier table, and that for unknown ids."""
     if table.has_unknown and earlier.has_unknown:
@@ -272,10 +231,9 @@ def _copy(table: _Table, to: Ids, earlier: _Table, of: Ids) -> None:
         assign_rows(table.variable, table.start + to[ids], vectors)
 
 
-def _expect_own(model: keras.Model, workflow: Workflow, argument: str) -> None:
+def _expect_own(name: str, model: keras.Model, argument: str, workflow: Workflow) -> None:
     """Refuse a model that is known to be made for another fit."""
     if differ := other_fits(fits_of_model(model), fits_of(workflow.output_schema.columns)):
-        name = "model" if argument == "workflow" else "earlier"
         raise TrainingError(
             f"Expected in {argument} the fit that {name} was made for or trained on. Received: another, "
             f"by the columns {listed(differ)}."

@@ -1,0 +1,62 @@
+"""Ids of one meaning in two fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from training.column_facts.id_counts import id_count
+from workflow import Workflow, WorkflowError
+from workflow.schema.tags import FIT
+
+Ids = npt.NDArray[np.int64]
+
+
+def id_move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Ids] | str:
+    """The ids of a column that have a meaning in both fits, in each of them; or why it is unknown.
+
+    Example:
+        >>> from workflow import ops
+        >>> monday, tuesday = (
+        ...     Workflow(["item"] >> ops.Categorify()).fit({"item": items})
+        ...     for items in (["a"], ["b", "b", "a"])
+        ... )
+        >>> [ids.tolist() for ids in id_move("item", tuesday, monday)]
+        [[0, 1, 2, 4], [0, 1, 2, 3]]
+    """
+    if column not in workflow.output_schema or column not in earlier.output_schema:
+        return "it is not a column of both workflows"
+    schemas = workflow.output_schema[column], earlier.output_schema[column]
+    fits = [schema.properties.get(FIT) for schema in schemas]
+    counts = [id_count(schema) for schema in schemas]
+    if fits[0] == fits[1] and (fits[0] is not None or counts[0] == counts[1]):
+        same = np.arange(counts[0])
+        return same, same
+    try:
+        new, old = workflow.reverse_mapping(column), earlier.reverse_mapping(column)
+    except WorkflowError:
+        return "the values of its ids are unknown, since no Categorify alone has made them"
+    if (kinds := [_kind(ids["value"]) for ids in (new, old)])[0] != kinds[1]:
+        return f"the values of its ids are {new['value'].dtype}, were {old['value'].dtype}"
+    pairs = []
+    for kind in new["kind"].unique():
+        own, others = (ids.filter(kind=kind) for ids in (new, old))
+        if kind == "value":
+            pairs.append(_joined(own, others))
+        elif len(own) == len(others):
+            pairs.append((own["id"].to_numpy(), others["id"].to_numpy()))
+    return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
+
+
+def _kind(values: pl.Series) -> object:
+    """The dtype that values of two fits must have in common; integers of all widths are alike."""
+    return "integer" if values.dtype.is_integer() else values.dtype
+
+
+def _joined(new: pl.DataFrame, old: pl.DataFrame) -> tuple[Ids, Ids]:
+    """The ids of the values that both have."""
+    if new["value"].dtype.is_integer():
+        new, old = (ids.with_columns(pl.col("value").cast(pl.Int128)) for ids in (new, old))
+    both = new.join(old, on="value", suffix="_earlier", nulls_equal=True)
+    return both["id"].to_numpy(), both["id_earlier"].to_numpy()
