@@ -71,8 +71,9 @@ PARALLEL := -n 3 --dist loadgroup --max-worker-restart=0
 tests: env
 	$(BIN)/pytest $(PARALLEL) -m "not long and not gpu" tests
 
-test-long: env  ## The tests that take minutes: faults at every step, longer training
-	$(BIN)/pytest $(PARALLEL) -m long tests
+LONG_PART ?= 1/1
+test-long: env  ## The tests that take minutes: faults at every step, longer training; LONG_PART=2/3 is a third of them
+	LONG_PART=$(LONG_PART) $(BIN)/pytest $(PARALLEL) -m long tests
 
 # Runs whose length is given.
 PATIENT := -o faulthandler_timeout=0

@@ -20,6 +20,8 @@ from workflow.progress import stage
 
 TESTS = Path(__file__).parent
 GPU_TESTS = TESTS / "gpu"
+# The long tests that run: "2/3" are the second third.
+PART, PARTS = map(int, os.environ.get("LONG_PART", "1/1").split("/"))
 # What the processes of tests do first, see tests/children/sitecustomize.py.
 _PATHS = (str(TESTS / "children"), os.environ.get("PYTHONPATH", ""))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
@@ -55,6 +57,9 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items):
+    of_parts = [item for item in items if item.get_closest_marker("long")]
+    others = set(of_parts) - set(of_parts[PART - 1 :: PARTS])
+    items[:] = [item for item in items if item not in others]
     # What another library has changed fails by its name, before all that it breaks.
     items.sort(key=lambda item: item.path.name != "test_private_names.py")
     if not at_calls.LIBRARY:
