@@ -14,10 +14,10 @@ from serving.client import EnsembleClient
 from serving.errors import ClientError, ColumnError
 from serving.exchange import VersionsError
 from workflow.data.sources import Source, as_path
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import schema_of
 from workflow.progress.stage import restart, showing
-from workflow.schema.alike import did_you_mean, rename_advice
+from workflow.schema.names import did_you_mean, listed, rename_advice
 from workflow.transform.parquet_sink import ParquetSink
 from workflow.transform.pieces_in_order import in_order
 
@@ -100,7 +100,7 @@ def _selected(source: Source, keep: list[str], inputs: list[str]) -> Source:
         raise ColumnError(
             "INVALID_INPUT",
             f"Expected --keep (keep= in Python) to name columns of the data. Received: "
-            f"{', '.join(map(repr, unknown))}.{did_you_mean(unknown, have)} The data has: {listed(source.names)}.",
+            f"{listed(map(repr, unknown))}.{did_you_mean(unknown, have)} The data has: {listed(source.names)}.",
         )
     names = list(dict.fromkeys([*keep, *inputs]))
     if missing := [name for name in names if name not in have]:

@@ -17,6 +17,7 @@ from training.errors import TrainingError
 from workflow import WorkflowError
 from workflow.data.sources import Source
 from workflow.schema.column import Array
+from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.python_number import takes_numpy_numbers
 
@@ -73,7 +74,7 @@ class ItemVectors(metaclass=OwnNames):
             if missing:
                 raise TrainingError(
                     f"Expected the columns {ID} and {VECTOR} in {path}. Received: "
-                    f"{', '.join(source.names)}. {_REMEDY}"
+                    f"{listed(source.names)}. {_REMEDY}"
                 )
             with source.errors("The items cannot be read"):
                 table = source.select([ID, VECTOR]).sound().frame.collect()

@@ -14,6 +14,7 @@ from training.errors import TrainingError
 from training.private import node_of
 from training.signature import ModelSignature, TensorSpec, check_name
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.names import listed
 
 
 def model_signature(model: keras.Model, names: Mapping[str, str] | None = None) -> ModelSignature:
@@ -81,7 +82,7 @@ def _output_names(model: keras.Model) -> list[str]:
     if len(names) > 1 and unnamed:
         raise TrainingError(
             "Expected a name for each of the model's outputs. Received: layers that Keras named "
-            f"itself: {', '.join(unnamed)}. Give them name=..., or return a dictionary of outputs."
+            f"itself: {listed(unnamed)}. Give them name=..., or return a dictionary of outputs."
         )
     return names
 
@@ -128,6 +129,6 @@ def _check_distinct(side: str, names: list[str]) -> None:
     if twice:
         case = ", and not by upper and lower case alone" if side == "inputs" else ""
         raise TrainingError(
-            f"Expected distinct names of the model's {side}{case}. Received: {', '.join(twice)}. "
+            f"Expected distinct names of the model's {side}{case}. Received: {listed(twice)}. "
             "Give the layers another name=..., or return a dictionary of outputs."
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable
 
 CHECK_DISK = "Check the free space and the permissions of the disk."
 # The most characters of another package's message before our own advice.
@@ -40,19 +39,6 @@ free space and the permissions of the disk.'
     else:
         remedy = CHECK_DISK
     return f"Expected to be able to write {what}. Received: {reason}. {remedy}"
-
-
-def listed(names: Iterable[str], most: int = 30) -> str:
-    """Names for a readable message: of very many names the first ones and the last.
-
-    Example:
-        >>> listed((f"C{n}" for n in range(1, 40)), most=4)
-        'C1, C2, C3, ... C39 (39 in all)'
-    """
-    texts = [f"{name:.100}" for name in names]
-    if len(texts) <= most:
-        return ", ".join(texts)
-    return f"{', '.join(texts[: most - 1])}, ... {texts[-1]} ({len(texts)} in all)"
 
 
 def first_line(error: BaseException) -> str:

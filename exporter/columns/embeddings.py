@@ -8,7 +8,7 @@ from training.column_facts.id_counts import id_count, too_small
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Columns, Network
 from workflow import Workflow
-from workflow.errors import listed
+from workflow.schema.names import listed
 from workflow.schema.tags import fits_of, other_fits
 from workflow.wire.request_rules import VALUES
 

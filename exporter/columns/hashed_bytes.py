@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from exporter.errors import ExportError
 from workflow import Workflow
-from workflow.errors import listed
 from workflow.expressions.language.tree import Expression
 from workflow.expressions.language.types import Type
 from workflow.expressions.program.program import Program
+from workflow.schema.names import listed
 
 
 def expect_no_hashed_bytes(workflow: Workflow, program: Program, others: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from exporter.errors import ExportError
 from workflow.expressions.language.verbs import ELEMENTWISE
 from workflow.expressions.program.program import Program
+from workflow.schema.names import listed
 from workflow.wire.format import WireColumn
 
 _ALL = 2**63
@@ -27,7 +28,7 @@ def expect_widths(columns: Iterable[WireColumn], sparse_max: Mapping[str, int]) 
         if name not in fixed:
             raise ExportError(
                 f"Expected sparse_max for lists that the network takes as one input of a fixed width: "
-                f"{', '.join(fixed) or 'there are none'}. Received: {name!r}. "
+                f"{listed(fixed) or 'there are none'}. Received: {name!r}. "
                 "Leave it out, or give the network the input "
                 f"keras.Input(({width!r},), name={name!r})."
             )

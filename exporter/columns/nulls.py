@@ -8,6 +8,7 @@ from dataclasses import replace
 from exporter.errors import ExportError
 from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.program.program import Program, Step, with_nullable_inputs
+from workflow.schema.names import listed
 
 
 def settle_nulls(program: Program) -> Program:
@@ -20,7 +21,7 @@ def settle_nulls(program: Program) -> Program:
     open_ = [column.name for column, _ in never.outputs if column.nullable]
     if open_:
         raise ExportError(
-            f"Column {', '.join(map(repr, open_))} can be null, and a network takes no null. "
+            f"Column {listed(map(repr, open_))} can be null, and a network takes no null. "
             "Put FillMissing or Categorify after the operator that makes it null; for trees, which take NaN, "
             'LambdaOp(lambda c: c.fill_null(float("nan"))).'
         )

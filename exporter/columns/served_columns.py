@@ -14,9 +14,9 @@ from exporter.errors import ExportError
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
 from workflow.expressions.program.program import Program, build
-from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import DTYPES, dtype_of
 from workflow.schema.exact_dtypes import inexact
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 from workflow.schema.tags import part_of
 from workflow.schema.training_data import TrainingData
@@ -128,7 +128,7 @@ def expect_no_lists(produced: Schema, columns: Mapping[str, str | Sequence[str]]
         if not isinstance(names, str) and lists:
             raise ExportError(
                 f"Expected single values for the input {matrix!r} of the network, a column each. "
-                f"Received: the list {', '.join(map(repr, lists))}. Let the workflow make numbers of "
+                f"Received: the list {listed(map(repr, lists))}. Let the workflow make numbers of "
                 "it (ops.ListSlice, ops.LambdaOp, ops.ValueCount), or give the network an input for it."
             )
 
@@ -140,7 +140,7 @@ def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[st
     for name in label_columns:
         if name not in made and name not in workflow.input_schema:
             raise ExportError(
-                f"Label {name!r} is not a column of the workflow. Its outputs are {', '.join(made)}."
+                f"Label {name!r} is not a column of the workflow. Its outputs are {listed(made)}."
                 f"{did_you_mean([name], [*made, *workflow.input_schema])} "
                 "Labels are columns of the training data; outputs of the network keep their names."
             )
@@ -179,12 +179,12 @@ def _wanted_columns(
                 "Take a list as the pair of inputs <name>__values and <name>__nnzs, or as one of its width. "
                 "The matrix of an ONNX network is packed from columns, in the order of the training: "
                 "ServingOptions(columns={input: [column, ...]}). "
-                f"The workflow makes {', '.join(produced)}."
+                f"The workflow makes {listed(produced)}."
             )
     if missing:
         raise ExportError(
-            f"The network takes {', '.join(map(repr, missing))}, which the workflow does not make. "
-            f"It makes {', '.join(produced)}.{did_you_mean(missing, produced)} "
+            f"The network takes {listed(map(repr, missing))}, which the workflow does not make. "
+            f"It makes {listed(produced)}.{did_you_mean(missing, produced)} "
             + (
                 "Give the inputs names: keras.Input(..., name=...), torch.onnx.export(..., "
                 "input_names=[...])."
@@ -234,7 +234,7 @@ def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
         needed = program.sources_of_steps([step]) & set(labels)
         if needed:
             raise ExportError(
-                f"Feature {column.name!r} is computed from the label {', '.join(sorted(needed))}, "
+                f"Feature {column.name!r} is computed from the label {listed(sorted(needed))}, "
                 "which a request does not have."
             )
 

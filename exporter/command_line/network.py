@@ -11,7 +11,7 @@ from typing import Any
 from exporter.command_line.guard import CommandError
 from exporter.command_line.user_code import load_object
 from exporter.command_line.words import values
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean
 
 KINDS = ("mlp", "wide_and_deep", "dlrm", "dcn", "two_tower", "bst")
 # Options that only one kind has, and it always.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from exporter.command_line.guard import CommandError
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean
 
 if TYPE_CHECKING:
     from workflow.data.delimited import TextFiles

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from exporter.errors import ExportError
 from exporter.plan.model_spec import EnsembleStep, ModelSpec, ModelTensor
+from workflow.schema.names import listed
 from workflow.wire.format import WireColumn
 from workflow.wire.request_rules import NNZS, VALUES
 
@@ -123,8 +124,8 @@ def _ends(
     known = {tensor.name: tensor for tensor in tensors}
     if names.keys() != known.keys():
         raise ExportError(
-            f"The ensemble maps the {side}s {', '.join(sorted(names)) or 'none'} of {model.name}, "
-            f"which has {', '.join(sorted(known)) or 'none'}."
+            f"The ensemble maps the {side}s {listed(sorted(names)) or 'none'} of {model.name}, "
+            f"which has {listed(sorted(known)) or 'none'}."
         )
     if len(set(names.values())) != len(names):
         raise ExportError(f"Two {side}s of {model.name} have one name in the ensemble: {mapping}.")

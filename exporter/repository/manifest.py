@@ -17,12 +17,11 @@ from typing import Any
 from exporter.errors import ExportError
 from exporter.plan.model_name import MODEL_NAME
 from exporter.plan.model_spec import NO_BYTE_CODE
-from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import file_hash
 from workflow.files.repository import CONFIG, expect_repository
 from workflow.files.sealed import sealed, unsealed
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.wire.integrity import MANIFEST
 
 Hashes = dict[str, str]

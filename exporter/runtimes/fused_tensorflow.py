@@ -17,6 +17,7 @@ from training.network.network import TensorFlowNetwork
 from training.network.saved_network import SIGNATURE
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.tensorflow import WireInterpreter
+from workflow.schema.names import listed
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -29,7 +30,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     if renamed:
         raise ExportError(
             "Expected names of letters, digits and _ that differ by more than upper and lower case, "
-            f"since TensorFlow renames other inputs. Received: {', '.join(renamed)}. "
+            f"since TensorFlow renames other inputs. Received: {listed(renamed)}. "
             'Rename the columns, or use runtime="tensorflow" or one of ONNX.'
         )
     outputs = tensors_of_network(pipeline.signature.outputs)

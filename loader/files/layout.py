@@ -10,6 +10,7 @@ from typing import Any
 
 from loader.errors import LoaderError
 from loader.files.parquet_files import ColumnType
+from workflow.schema.names import listed
 from workflow.schema.python_number import python_number
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 from workflow.schema.tags import part_of
@@ -136,7 +137,7 @@ def _checked(names: Names) -> Names:
     if twice:
         raise LoaderError(
             "Expected each column once among cat_names, cont_names and label_names. "
-            f"Received twice: {', '.join(sorted(twice))}."
+            f"Received twice: {listed(sorted(twice))}."
         )
     return names
 

@@ -21,8 +21,8 @@ from workflow.data.parquet import ParquetTable, inner_type
 from workflow.data.parquet_file import FooterSchemas, ParquetFile
 from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema, polars_dtype
-from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import Schema
 
 
@@ -135,9 +135,9 @@ def read_footers(
     remote: dict[str, RemoteFile] = {}
     with _as_loader_errors():
         fetch_ends((file.path for file in files), TAIL)
-    for listed in files:
+    for given in files:
         try:
-            file, own = _read_footer(listed, columns, schemas, remote)
+            file, own = _read_footer(given, columns, schemas, remote)
             kind = (*file.schema.items(), *file.unread, *(name for name, _ in file.keys))
             if kind not in kinds:
                 _expect_table(ParquetTable([*kinds.values(), file]), columns)
@@ -145,7 +145,7 @@ def read_footers(
         except LoaderError as error:
             if skipped is None:
                 raise
-            skipped.add_file(str(listed.path), error)
+            skipped.add_file(str(given.path), error)
         else:
             found.append(file)
             groups.append(own)
@@ -167,7 +167,7 @@ def read_footers(
 
 
 def _read_footer(
-    listed: DataFile,
+    given: DataFile,
     columns: Sequence[str],
     schemas: FooterSchemas,
     remote: dict[str, RemoteFile],
@@ -175,15 +175,15 @@ def _read_footer(
     """A file reduced to the wanted columns, and its row groups with their own sizes.
 
     Args:
-        listed: the file.
+        given: the file.
         columns: the wanted columns.
         schemas: known schemas.
         remote: takes the file if it is an object.
     """
     try:
-        listed.expect_size()
-        file, footer = ParquetFile.read_with_footer(listed.path, listed.keys, schemas)
-        listed.expect_rows(file.rows)
+        given.expect_size()
+        file, footer = ParquetFile.read_with_footer(given.path, given.keys, schemas)
+        given.expect_rows(file.rows)
         file = _with_columns(file, columns)
         if isinstance(file.path, ObjectPath):
             wanted = frozenset(columns)
@@ -196,7 +196,7 @@ def _read_footer(
         raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
     except UNREADABLE as error:  # pyarrow decodes column names only when they are accessed
         raise LoaderError(
-            f"{listed.path} cannot be read as parquet: its footer is damaged. Write the file again, "
+            f"{given.path} cannot be read as parquet: its footer is damaged. Write the file again, "
             'or leave it out with on_bad_files="skip".'
         ) from error
 
@@ -208,7 +208,7 @@ def _with_columns(file: ParquetFile, columns: Sequence[str]) -> ParquetFile:
     if missing:
         raise LoaderError(
             f"Expected the column {missing[0]!r} in {file.path}. "
-            f"Received: the columns {', '.join(have[:50])}." + did_you_mean(missing, have)
+            f"Received: the columns {listed(have)}." + did_you_mean(missing, have)
         )
     return file._replace(
         schema={name: dtype for name, dtype in file.schema.items() if name in wanted},

@@ -23,10 +23,10 @@ from loader.options import check_counts
 from loader.tensorflow.sized_dataset import epochs_read_by
 from loader.tensorflow.workers import replicas_of_worker
 from workflow.data.object_stores import expect_local
-from workflow.errors import listed
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import PARTIAL, exclusive, expect_room, file_hash, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
+from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.schema import Tags
 from workflow.schema.tags import fits_of, other_fits

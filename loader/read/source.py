@@ -27,6 +27,7 @@ from workflow.data.frames import polars_errors, read_frame
 from workflow.data.object_stores import Objects
 from workflow.data.sources import parquet_files, paths_of
 from workflow.errors import WorkflowError
+from workflow.schema.names import listed
 from workflow.schema.schema import Schema
 
 # A data frame has no row groups; this many rows at a time are shuffled and cut.
@@ -155,7 +156,7 @@ def frame_source(frame: pl.DataFrame, columns: Sequence[str]) -> ReadableFiles:
     if missing:
         raise LoaderError(
             f"Expected the column {missing[0]!r} in {path}. "
-            f"Received: the columns {', '.join(frame.columns[:50])}."
+            f"Received: the columns {listed(frame.columns)}."
         )
     frame = frame.select(columns)
     types = {name: column_type(name, dtype, path) for name, dtype in frame.schema.items()}

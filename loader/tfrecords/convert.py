@@ -31,7 +31,7 @@ from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, make_folder, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.transform.dataset_run import run_into
 from workflow.transform.parquet_sink import ParquetSink, cut
@@ -303,7 +303,7 @@ def _described(features: Mapping[str, Any], shards: Sequence[_Shard]) -> dict[st
     if lacking and known:
         raise LoaderError(
             f"Expected features that the records have. Received: {min(lacking)!r}, which none of the first "
-            f"records has. They have {', '.join(sorted(known))}.{did_you_mean(lacking, known)} Name "
+            f"records has. They have {listed(sorted(known))}.{did_you_mean(lacking, known)} Name "
             "it as they do, or give it a default_value."
         )
     return found

@@ -14,9 +14,9 @@ import polars as pl
 from serving.errors import ColumnError, DtypeError
 from serving.inputs.arrays import from_array, from_list
 from serving.inputs.polars import from_polars
-from workflow.errors import SERIES_ADVICE, listed
-from workflow.schema.alike import rename_advice
+from workflow.errors import SERIES_ADVICE
 from workflow.schema.column import Column
+from workflow.schema.names import listed, rename_advice
 from workflow.wire.format import WireColumn
 from workflow.wire.request_rules import NNZS, VALUES
 

@@ -21,11 +21,10 @@ from serving.prove.comparison import (
 from serving.prove.report import OutputParity, ParityReport, worst_of_all
 from workflow import Workflow
 from workflow.data.sources import Source
-from workflow.errors import listed
 from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
-from workflow.schema.alike import did_you_mean, rename_advice
 from workflow.schema.column import Array, Column
+from workflow.schema.names import did_you_mean, listed, rename_advice
 from workflow.schema.schema import Schema
 from workflow.wire.format import WireColumn, encode
 from workflow.wire.request_rules import NNZS, VALUES

@@ -14,7 +14,7 @@ from serving.watch.view import FIGURES, View
 from triton_models.preprocess.input_metrics import COUNTERS
 from workflow.picture.line_chart import in_one_picture, line_chart
 from workflow.picture.markup import safe
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 
 # More are seldom read, and a model may have thousands of columns.
 _MOST_CHARTS = 24
@@ -152,8 +152,8 @@ class SkewHistory:
         if unknown := [name for name in columns if name not in known]:
             raise ColumnError(
                 "INVALID_INPUT",
-                f"Expected columns that are counted: {', '.join(known) or 'none'}. "
-                f"Received: {', '.join(unknown)}.{did_you_mean(unknown, known)}",
+                f"Expected columns that are counted: {listed(known) or 'none'}. "
+                f"Received: {listed(unknown)}.{did_you_mean(unknown, known)}",
             )
         chosen = [skew for skew in self.skews() if not columns or skew.column in columns]
         chosen.sort(key=lambda skew: not skew.deviates)

@@ -23,7 +23,7 @@ from training.sharding.layout import assign_rows, layout_of
 from training.table_sizes import columns_of_inputs, inputs_of
 from training.tables.shared_table import SharedTable
 from workflow import Workflow
-from workflow.errors import listed
+from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.tags import fits_of, other_fits
 

@@ -20,6 +20,7 @@ from training.layers.indicators import count_ids
 from training.layers.numbers import number_count, number_rows, widths_of
 from training.layers.takes_lists import TakesLists
 from training.tables.initial_table import initializer_of
+from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.python_number import plain
 
@@ -144,7 +145,7 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         if not names or len(set(names)) != len(names):
             raise TrainingError(
                 "Expected at least one column, and each once, in embedding_sizes, indicators or "
-                f"continuous. Received: {', '.join(names) or 'none'}."
+                f"continuous. Received: {listed(names) or 'none'}."
             )
         if self.aggregation not in AGGREGATIONS:
             raise TrainingError(
@@ -157,7 +158,7 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         if self.aggregation == "stack" and len(set(widths.values())) > 1:
             raise TrainingError(
                 "Expected columns of one width to stack, where continuous ones have 1 by default. "
-                f"Received: {', '.join(f'{name} of {width}' for name, width in widths.items())}."
+                f"Received: {listed(f'{name} of {width}' for name, width in widths.items())}."
             )
 
     @property

@@ -16,7 +16,7 @@ from training.sharding.plan import check_shard
 from training.tables.bags import check_combiner
 from training.tables.initial_table import initializer_of
 from training.tables.shared_table import SharedTable
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.own_names import OwnNames
 from workflow.schema.python_number import plain
 
@@ -144,7 +144,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         """
         if column not in self.widths:
             raise TrainingError(
-                f"Expected a column among {', '.join(self.widths)}. Received: {column!r}."
+                f"Expected a column among {listed(self.widths)}. Received: {column!r}."
             )
         next(table for table in self._tables if column in table.cardinalities).assign(
             column, vectors
@@ -226,8 +226,8 @@ def _check_combiners(
         return check_combiner(combiner)
     if combiner.keys() != set(columns):
         raise TrainingError(
-            f"Expected a combiner for each of {', '.join(columns)}. "
-            f"Received: for {', '.join(combiner) or 'none'}."
+            f"Expected a combiner for each of {listed(columns)}. "
+            f"Received: for {listed(combiner) or 'none'}."
         )
     return {name: check_combiner(each) for name, each in combiner.items()}
 
@@ -274,7 +274,7 @@ def check_present(layer: str, wanted: list[str], inputs: Mapping[str, Any]) -> N
     missing = [name for name in wanted if name not in inputs]
     if missing:
         raise TrainingError(
-            f"Expected the columns {', '.join(wanted)} in the features of {layer!r}. "
-            f"Received: {', '.join(inputs)}; missing: {', '.join(missing)}."
+            f"Expected the columns {listed(wanted)} in the features of {layer!r}. "
+            f"Received: {listed(inputs)}; missing: {listed(missing)}."
             + did_you_mean(missing, inputs)
         )

@@ -13,6 +13,7 @@ from training.feature_columns.layer_arguments import read_linear
 from training.layers.embedding_collection import EmbeddingCollection, check_present
 from training.layers.numbers import number_count, number_rows, widths_of
 from training.layers.takes_lists import TakesLists
+from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
 
 
@@ -69,7 +70,7 @@ class LinearFeatures(TakesLists, metaclass=OwnNames):
         if not names or len(set(names)) != len(names):
             raise TrainingError(
                 "Expected at least one column, and each either in cardinalities or in "
-                f"continuous. Received: {', '.join(names) or 'none'}."
+                f"continuous. Received: {listed(names) or 'none'}."
             )
         self.weights_of_ids = None
         if cardinalities:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.tables.ids import flat_integers, seen
+from workflow.schema.names import listed
 
 
 def widths_of(continuous: Any) -> dict[str, int | None]:
@@ -26,7 +27,7 @@ def widths_of(continuous: Any) -> dict[str, int | None]:
             f"numbers in a row. Received: {continuous!r}."
         )
     if len(set(names)) != len(names):
-        raise TrainingError(f"Expected each column once. Received: {', '.join(names)}.")
+        raise TrainingError(f"Expected each column once. Received: {listed(names)}.")
     return dict.fromkeys(names)
 
 

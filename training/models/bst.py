@@ -11,6 +11,7 @@ from training.errors import TrainingError
 from training.layers import SequenceEmbedding
 from training.models.columns import LIST_DTYPES, Columns, Features, IdDtype, columns_of
 from training.models.tower import assembled, dense, embedded, probability
+from workflow.schema.names import listed
 from workflow.schema.python_number import takes_numpy_numbers
 from workflow.schema.schema import Schema
 from workflow.schema.tags import part_of
@@ -142,8 +143,8 @@ def _expect_columns(columns: Columns, sequence: str, target: str) -> None:
     lists, scalars = columns.lists, columns.scalars
     if sequence not in lists or target not in scalars:
         raise TrainingError(
-            f"Expected sequence among the columns of lists, {', '.join(lists) or 'none'}, and target "
-            f"among those of single ids, {', '.join(scalars) or 'none'}. "
+            f"Expected sequence among the columns of lists, {listed(lists) or 'none'}, and target "
+            f"among those of single ids, {listed(scalars) or 'none'}. "
             f"Received: sequence={sequence!r}, target={target!r}."
         )
     if lists[sequence][0] != scalars[target][0]:

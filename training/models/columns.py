@@ -11,8 +11,8 @@ import numpy as np
 
 from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
-from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 from workflow.schema.tags import facts_of, fits_of
 from workflow.wire.request_rules import NNZS, VALUES
@@ -75,7 +75,7 @@ class Columns:
         unknown = [name for name in wanted if name not in known]
         if unknown:
             raise TrainingError(
-                f"Expected columns among {', '.join(known)}. Received: {', '.join(unknown)}."
+                f"Expected columns among {listed(known)}. Received: {listed(unknown)}."
                 + did_you_mean(unknown, known)
             )
         return Columns(
@@ -140,7 +140,7 @@ def columns_of(
         numbers = inputs.tagged(Tags.CONTINUOUS)
         if lists_of_numbers := [column.name for column in numbers.columns if column.is_list]:
             raise TrainingError(
-                f"Expected lists of ids alone. Received: numbers in {', '.join(lists_of_numbers)}. "
+                f"Expected lists of ids alone. Received: numbers in {listed(lists_of_numbers)}. "
                 f"Leave them out, schema.without({lists_of_numbers}), or give them to a network of "
                 "your own, as keras.Input((width,)) or as values and row lengths."
             )
@@ -188,7 +188,7 @@ def _check_names(names: Iterable[str]) -> None:
     if refused:
         raise TrainingError(
             "Expected names of columns that are not empty and without '/', since Keras names inputs "
-            f"by them. Received: {', '.join(map(repr, refused))}. Rename them in the workflow: "
+            f"by them. Received: {listed(map(repr, refused))}. Rename them in the workflow: "
             "columns >> ops.Rename(lambda name: name.replace('/', '_'))."
         )
 
@@ -197,8 +197,7 @@ def _check_known(dtypes: Mapping[str, IdDtype], names: Collection[str]) -> None:
     unknown = [name for name in dtypes if name not in names]
     if unknown:
         raise TrainingError(
-            f"Expected id_dtypes of embedded columns: {', '.join(names)}. "
-            f"Received: {', '.join(unknown)}."
+            f"Expected id_dtypes of embedded columns: {listed(names)}. Received: {listed(unknown)}."
         )
 
 

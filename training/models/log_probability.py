@@ -17,7 +17,7 @@ from training.retrieval.sampling import SampledItems
 from training.retrieval.softmax import InBatchSoftmax, LogProbability, SampledSoftmax
 from workflow import WorkflowError
 from workflow.data.sources import as_lazy_frame
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.wire.request_rules import NNZS, VALUES
 
 
@@ -46,7 +46,7 @@ def log_probability(
     if softmax.item not in candidate.scalars:
         raise TrainingError(
             "Expected item as one of the candidate's columns of single ids, "
-            f"{', '.join(candidate.scalars) or 'none'}. Received: {softmax.item!r}."
+            f"{listed(candidate.scalars) or 'none'}. Received: {softmax.item!r}."
         )
     query, own = vectors
     ids, rows = inputs[softmax.item], candidate.scalars[softmax.item][0]
@@ -98,8 +98,8 @@ def _read(items: Any, names: list[str]) -> pl.DataFrame:
         missing = [name for name in names if name not in have]
         if missing:
             raise TrainingError(
-                f"Expected the columns {', '.join(names)} in items. Received: {', '.join(have)}; "
-                f"missing: {', '.join(missing)}." + did_you_mean(missing, have)
+                f"Expected the columns {listed(names)} in items. Received: {listed(have)}; "
+                f"missing: {listed(missing)}." + did_you_mean(missing, have)
             )
         table = frame.select(names).collect()
     except WorkflowError as error:

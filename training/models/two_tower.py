@@ -15,6 +15,7 @@ from training.models.columns import Columns, Features, IdDtype, columns_of
 from training.models.log_probability import log_probability
 from training.models.tower import assembled, dense_layers, probability
 from training.retrieval.softmax import InBatchSoftmax, SampledSoftmax
+from workflow.schema.names import listed
 from workflow.schema.python_number import takes_numpy_numbers
 
 
@@ -141,6 +142,6 @@ def _check_sides(columns: Columns, query: Sequence[str], candidate: Sequence[str
     known = [*columns.sizes, *columns.continuous]
     if not (query and candidate) or sorted([*query, *candidate]) != sorted(known):
         raise TrainingError(
-            f"Expected each of the columns {', '.join(known)} either in query or in candidate, "
+            f"Expected each of the columns {listed(known)} either in query or in candidate, "
             f"none of which is empty. Received: query={list(query)}, candidate={list(candidate)}."
         )

@@ -10,6 +10,7 @@ import onnx
 
 from training.errors import TrainingError
 from training.signature import TensorSpec
+from workflow.schema.names import listed
 
 # No converter writes it; `onnx.helper.set_model_props` does.
 KEY = "feature_names"
@@ -42,8 +43,8 @@ def feature_names(
         known = [spec.name for spec in inputs]
         if unknown := [name for name in names if name not in known]:
             raise TrainingError(
-                f"Expected the metadata {KEY!r} of the ONNX network for its inputs, {', '.join(known)}. "
-                f"Received: names for {', '.join(map(repr, unknown))}."
+                f"Expected the metadata {KEY!r} of the ONNX network for its inputs, {listed(known)}. "
+                f"Received: names for {listed(map(repr, unknown))}."
             )
         return {name: tuple(columns) for name, columns in names.items()}
     matrices = [spec.name for spec in inputs if spec.shape[1] != 1]

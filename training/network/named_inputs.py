@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from training.errors import TrainingError
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.wire.request_rules import NNZS, VALUES
 
 
@@ -42,7 +42,7 @@ def expect_known(inputs: Iterable[str], named: Iterable[str]) -> None:
     if unknown := [name for name in named if name not in known]:
         raise TrainingError(
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
-            f"{', '.join(names)}. Received: {', '.join(map(repr, unknown))}, which is not an input."
+            f"{listed(names)}. Received: {listed(map(repr, unknown))}, which is not an input."
             + did_you_mean(unknown, known)
         )
 
@@ -56,7 +56,7 @@ def expect_distinct(columns: Iterable[str]) -> None:
     if twice := sorted(n for n, count in Counter(columns).items() if count > 1):
         raise TrainingError(
             "Expected a column for each input of the network. Received: columns of which "
-            f"{', '.join(twice)} feeds two inputs. Let the workflow make the column twice, "
+            f"{listed(twice)} feeds two inputs. Let the workflow make the column twice, "
             "with ops.Rename."
         )
 
@@ -71,7 +71,7 @@ def expect_single(columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
         if not isinstance(column, str):
             raise TrainingError(
                 f"Expected one column for the input {name!r} of a network of TensorFlow, since only "
-                f"the inputs of an ONNX model are packed from columns. Received: {', '.join(column)}. "
+                f"the inputs of an ONNX model are packed from columns. Received: {listed(column)}. "
                 "Take each as an input and join them in the network, keras.layers.Concatenate()."
             )
     return {name: str(column) for name, column in columns.items()}

@@ -23,6 +23,7 @@ from training.signature import ModelSignature, TensorSpec, check_name
 from workflow.errors import in_a_line
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.names import listed
 from workflow.wire.request_rules import NNZS
 
 # The tree of each node, the column that it asks for: of all sorts of tree ensembles.
@@ -63,7 +64,7 @@ class OnnxModelFile:
         if twice := [name for name, count in Counter(self.outputs).items() if count > 1]:
             raise TrainingError(
                 "Expected each output of the network once. Received: "
-                f"{', '.join(map(repr, twice))} several times. Leave the others out: "
+                f"{listed(map(repr, twice))} several times. Leave the others out: "
                 "del network.graph.output[...]."
             )
 
@@ -179,7 +180,7 @@ class OnnxNetwork:
         if width is not None and len(columns) != width:
             raise TrainingError(
                 f"Expected {width} columns for the input {spec.name!r} of the network, "
-                f"{spec}. Received: {len(columns)}, {', '.join(columns)}. "
+                f"{spec}. Received: {len(columns)}, {listed(columns)}. "
                 "Name those of the training, in its order."
             )
         asked = _features_asked(self.model.file.proto.graph, spec.name)
@@ -187,7 +188,7 @@ class OnnxNetwork:
             raise TrainingError(
                 f"Expected {asked} columns or more for the input {spec.name!r} of the network, which "
                 f"asks for column {asked - 1}, counted from 0. Received: {len(columns)}, "
-                f"{', '.join(columns)}. Name those of the training, in its order."
+                f"{listed(columns)}. Name those of the training, in its order."
             )
 
     def _expect_order(self) -> None:
@@ -198,8 +199,8 @@ class OnnxNetwork:
                 first = next((n for n, (a, b) in pairs if a != b), min(len(said), len(columns)))
                 raise TrainingError(
                     f"Expected the columns of the input {name!r} of the network in the order in which "
-                    f"its file has them, in the metadata {KEY!r}: {', '.join(said)}. "
-                    f"Received: {', '.join(columns)}. They differ from column {first} on, counted from 0. "
+                    f"its file has them, in the metadata {KEY!r}: {listed(said)}. "
+                    f"Received: {listed(columns)}. They differ from column {first} on, counted from 0. "
                     "Leave them out of columns={...}, name them as the file does, or correct the file "
                     "with onnx.helper.set_model_props."
                 )
@@ -243,7 +244,7 @@ class OnnxNetwork:
         columns = self.columns_of(spec.name)
         if spec.shape[1] is not None:
             return str(spec)
-        return f"{spec.name} {spec.dtype} [N, {len(columns)}] of {', '.join(columns)}"
+        return f"{spec.name} {spec.dtype} [N, {len(columns)}] of {listed(columns)}"
 
     def _zeros(self, spec: TensorSpec, rows: int) -> Array:
         value: Any = b"" if spec.dtype == "string" else int(spec.name.endswith(NNZS))

@@ -25,11 +25,10 @@ from training.retrieval.towers import tower
 from training.sharding.layout import layout_of
 from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source, as_path, expect_kept
-from workflow.errors import listed
 from workflow.expressions.program.program import build
 from workflow.files.durable import replacing
 from workflow.progress.stage import advance, showing
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.python_number import python_number
 from workflow.schema.tags import fits_of, other_fits
 
@@ -83,8 +82,8 @@ def write_item_vectors(
     if unknown := [name for name in candidate.input if name not in workflow.output_schema]:
         raise TrainingError(
             "Expected the workflow with which the model was trained. Received: one that does not make "
-            f"{', '.join(unknown)}, which the candidate's tower takes. It makes "
-            f"{', '.join(workflow.output_schema)}."
+            f"{listed(unknown)}, which the candidate's tower takes. It makes "
+            f"{listed(workflow.output_schema)}."
         )
     known = fits_of(workflow.output_schema.columns)
     fits = {name: known[name] for name in candidate.input if name in known}
@@ -103,8 +102,8 @@ def write_item_vectors(
         names = [*dict.fromkeys([id, *_needed(workflow, candidate)])]
         if missing := [name for name in names if name not in source.names]:
             raise TrainingError(
-                f"Expected the columns {', '.join(names)} in items. Received: "
-                f"{', '.join(source.names)}; missing: {', '.join(missing)}."
+                f"Expected the columns {listed(names)} in items. Received: "
+                f"{listed(source.names)}; missing: {listed(missing)}."
                 + did_you_mean(missing, source.names)
             )
         if not target.parent.is_dir():

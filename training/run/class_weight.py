@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.run.label_values import CHANCES, NUMBERED, function_of
-from workflow.errors import listed
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.python_number import python_number
 
 # Losses whose labels are a value for each class, the largest of them for the row's own.

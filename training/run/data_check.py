@@ -14,7 +14,7 @@ from loader import KerasSequenceLoader
 from training.errors import TrainingError
 from training.run.label_check import check_labels
 from training.run.weight_check import check_weights
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 
 # Features, labels and weights.
 _PARTS = 3
@@ -173,8 +173,8 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
     missing = [name for name in inputs if name not in x]
     if missing:
         raise TrainingError(
-            f"Expected the columns {', '.join(inputs)} in {argument}, as the model does. "
-            f"Received: {', '.join(x)}; missing: {', '.join(missing)}."
+            f"Expected the columns {listed(inputs)} in {argument}, as the model does. "
+            f"Received: {listed(x)}; missing: {listed(missing)}."
             f"{did_you_mean(missing, x)} "
             "Name them in the loader's cat_names or cont_names."
         )
@@ -182,8 +182,8 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
     if more:
         # Keras only warns, sorts the columns by name, and assigns them to inputs by position.
         raise TrainingError(
-            f"Expected the columns {', '.join(inputs)} alone in {argument}, as the model does: "
-            f"Keras would confuse others with them. Received also: {', '.join(more)}. "
+            f"Expected the columns {listed(inputs)} alone in {argument}, as the model does: "
+            f"Keras would confuse others with them. Received also: {listed(more)}. "
             "Make a model that takes them, as models.mlp(workflow.output_schema) does, or leave them "
             "out: name the others in the loader's cat_names and cont_names."
         )

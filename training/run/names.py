@@ -13,8 +13,7 @@ import keras
 from training.errors import TrainingError
 from training.private import functions_of, origin
 from training.run.label_values import function_of
-from workflow.errors import listed
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.python_number import python_number
 
 # Metrics that Keras chooses by the shapes of labels and predictions.

@@ -12,7 +12,7 @@ from training.errors import TrainingError
 from training.layers.records_fits import fits_of_model
 from training.run.data_check import first_batch
 from training.table_sizes import columns_of_inputs, tables_of
-from workflow.errors import listed
+from workflow.schema.names import listed
 from workflow.schema.tags import fits_of, other_fits
 
 

@@ -33,6 +33,7 @@ from training.split.refusals import (
 from training.split.table_gradient import gradient_of_table, takes_rows
 from training.tables.sharded_lookup import gradients_of_tables, recorded
 from training.tables.side_by_side import side_by_side_of
+from workflow.schema.names import listed
 
 # Shapes are known on the host, which decides by them.
 _HOST = "/cpu:0"
@@ -334,7 +335,7 @@ def cut_for_training(model: keras.Model) -> SplitModel:
     if regularized:
         raise TrainingError(
             "Expected tables without a regularizer to split the step, since it would read "
-            f"whole tables. Received: one on {', '.join(regularized)}. "
+            f"whole tables. Received: one on {listed(regularized)}. "
             "Use split=False, if there is one worker."
         )
     if tf.distribute.has_strategy() or replicas.count(model) > 1:

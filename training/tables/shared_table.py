@@ -25,6 +25,7 @@ from training.tables.ids import (
 from training.tables.initial_table import initial_table
 from training.tables.sharded_lookup import ShardedLookup, whole_lookup
 from training.tables.side_by_side import Columns, looked_up
+from workflow.schema.names import listed
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -113,7 +114,7 @@ class SharedTable(keras.layers.Layer):
         except tf.errors.ResourceExhaustedError as error:
             raise TrainingError(
                 f"Expected room for a table of {self.rows:,} rows of width {self.width}, "
-                f"{self.rows * self.width * 4 / 1e9:.1f} GB, for {', '.join(self.cardinalities)}. "
+                f"{self.rows * self.width * 4 / 1e9:.1f} GB, for {listed(self.cardinalities)}. "
                 "Received: out of memory. Narrow the vectors (max_embedding_dim), bound the ids "
                 "(ops.Categorify(max_size=...) or ops.HashBucket), or split the columns over "
                 "several layers and build each under its own tf.device('/gpu:0'), '/gpu:1', ..., "
@@ -148,7 +149,7 @@ class SharedTable(keras.layers.Layer):
     def _expect_whole(self, purpose: str) -> None:
         if self.is_divided:
             raise TrainingError(
-                f"Expected a whole table of {', '.join(self.cardinalities)}, to {purpose}. Received: "
+                f"Expected a whole table of {listed(self.cardinalities)}, to {purpose}. Received: "
                 "a part, since it is divided among the workers. Do so in "
                 "`with training.whole_tables(model):`, which all workers enter, on the first one."
             )

@@ -11,10 +11,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.names import listed
 from workflow.schema.schema import Schema
 from workflow.schema.tags import fits_of, other_fits
 

@@ -17,7 +17,8 @@ from typing import IO, Any, NamedTuple, cast
 
 import polars as pl
 
-from workflow.errors import WorkflowError, first_line, listed
+from workflow.errors import WorkflowError, first_line
+from workflow.schema.names import listed
 from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema
 
 from .dataset import expect_once

@@ -14,8 +14,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import SERIES_ADVICE, WorkflowError, first_line, listed, unread
+from workflow.errors import SERIES_ADVICE, WorkflowError, first_line, unread
 from workflow.expressions.language.types import ExpressionError
+from workflow.schema.names import listed
 from workflow.schema.python_number import python_number
 from workflow.schema.times import in_microseconds
 

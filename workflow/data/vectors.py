@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from workflow.errors import WorkflowError, cannot_write, listed
+from workflow.errors import WorkflowError, cannot_write
 from workflow.expressions.polars.series import column_schema
 from workflow.expressions.program.safetensors_file import FormatError, read_arrays
 from workflow.schema.column import Array
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.names import listed
 
 from .sources import Source
 
@@ -228,7 +229,7 @@ def _of_table(
     if name not in source.names:
         raise WorkflowError(
             f"Expected the name of a column of lists as vector. Received: {vector!r}. "
-            f"The columns are: {', '.join(f'{n} ({t})' for n, t in types.items())}."
+            f"The columns are: {listed(f'{n} ({t})' for n, t in types.items())}."
         )
     with source.errors("The vectors cannot be read"):
         rows = source.select([ids, name]).sound().frame.collect()

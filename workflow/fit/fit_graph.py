@@ -19,6 +19,7 @@ from workflow.graph.row_set import schema_of
 from workflow.operator.feature import State
 from workflow.progress.stage import showing
 from workflow.schema.column import Column
+from workflow.schema.names import listed
 from workflow.schema.schema import Schema
 
 from .learn_operators import (
@@ -120,7 +121,7 @@ class NeedsIntegersError(WorkflowError):
     """
 
     def __init__(self, label: str, names: Sequence[str]) -> None:
-        super().__init__(f"{label} needs integers. Received: floats in {', '.join(names)}.")
+        super().__init__(f"{label} needs integers. Received: floats in {listed(names)}.")
         self.label, self.names = label, names
 
 

@@ -9,9 +9,9 @@ from workflow.errors import WorkflowError
 from workflow.expressions.program.program import Program
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Operator
-from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError, dtype_of
 from workflow.schema.exact_dtypes import inexact
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.schema.training_data import TrainingData
 
@@ -227,7 +227,7 @@ class OutputDtypes(MutableMapping[str, str]):
         outputs = self._graph.outputs()
         if name not in outputs:
             raise WorkflowError(
-                f"No output {name!r}. The outputs are: {', '.join(outputs)}."
+                f"No output {name!r}. The outputs are: {listed(outputs)}."
                 f"{did_you_mean([name], outputs)}"
             )
         return outputs[name].schema

@@ -12,10 +12,10 @@ import polars as pl
 from workflow.data.frames import polars_errors
 from workflow.data.parquet import as_integers, element_type
 from workflow.data.sources import Source
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema, polars_dtype, type_remedy
-from workflow.schema.alike import rename_advice
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.names import listed, rename_advice
 from workflow.schema.schema import ColumnSchema, Schema, are_alike_times
 from workflow.schema.times import remedy
 
@@ -68,7 +68,7 @@ def expect_schema(given: Any) -> Schema:
 def _without(missing: list[str]) -> str:
     return (
         " If new data lack it, as they may a label, transform them with "
-        f"workflow.remove_inputs([{', '.join(map(repr, missing))}]); for the command line, save that one "
+        f"workflow.remove_inputs([{listed(map(repr, missing))}]); for the command line, save that one "
         "with .save(folder), and pass --workflow folder."
     )
 

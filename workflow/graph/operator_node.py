@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError
 from workflow.expressions.language.types import ExpressionError
 from workflow.expressions.program.program import Program
 from workflow.operator.feature import Features, Groups, Inputs, State
 from workflow.operator.frame_operator import FrameOperator, WindowOperator
 from workflow.operator.operator import OPERATORS, Operator, OperatorMeta
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.names import listed
 
 from .node import ColumnSelector, Node, as_columns, as_node
 from .node_columns import join

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from workflow.errors import WorkflowError
 from workflow.operator.feature import Features, Groups, State
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import Schema
 
 from .fitted_graph import FittedGraph
@@ -51,14 +51,14 @@ def remove_inputs(
     unknown = [name for name in lost if not isinstance(name, str) or name not in inputs]
     if unknown:
         raise WorkflowError(
-            f"No input {', '.join(map(repr, unknown))} in the workflow. The inputs are: {', '.join(inputs)}."
+            f"No input {listed(map(repr, unknown))} in the workflow. The inputs are: {listed(inputs)}."
             + did_you_mean(unknown, inputs)
         )
     removal = _Removal(workflow.nodes, found, inputs, inputs.without(lost))
     output = removal.replaced[workflow.nodes[-1]]
     if output is None:
         raise WorkflowError(
-            f"Nothing remains of the workflow without {', '.join(lost)}. Keep an input that an output is "
+            f"Nothing remains of the workflow without {listed(lost)}. Keep an input that an output is "
             "made of."
         )
     smaller = make(output)

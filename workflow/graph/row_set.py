@@ -21,6 +21,7 @@ from workflow.operator.frame_operator import (
     not_row_by_row,
 )
 from workflow.operator.operator import Operator
+from workflow.schema.names import listed
 from workflow.schema.schema import ColumnSchema, Schema
 
 from .selection import regroup
@@ -246,7 +247,7 @@ def rows_of(label: str, inputs: Iterable[Resolved]) -> RowSet:
     for other in others:
         if other.rows is not first.rows:
             raise WorkflowError(
-                f"{label}: the columns {', '.join(first.columns)} and {', '.join(other.columns)} have different rows, "
+                f"{label}: the columns {listed(first.columns)} and {listed(other.columns)} have different rows, "
                 f"since {_changes(first.rows, other.rows)} on the way to one of them. Put all columns through it: "
                 "rows = all_columns >> Op(), and continue with rows['a'] and rows['b']."
             )

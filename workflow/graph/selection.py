@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError
 from workflow.operator.feature import Groups
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import Tags
 
 EVERY = "*"

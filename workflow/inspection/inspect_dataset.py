@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from workflow.data.sources import Source
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema
-from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.python_number import python_number
 from workflow.schema.schema import ColumnSchema
 

@@ -12,13 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 from workflow.data.sources import as_path
-from workflow.errors import WorkflowFormatError, listed
+from workflow.errors import WorkflowFormatError
 from workflow.expressions.program.safetensors_file import FormatError, read_json
 from workflow.files.durable import replace_file
 from workflow.files.write_errors import write_errors
 from workflow.operator.settings import fits
 from workflow.picture.page import as_page
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
 
 from .column import PERCENTILES, ColumnInspection

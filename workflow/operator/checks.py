@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from workflow.errors import WorkflowError
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 
 from .feature import State
 
@@ -31,7 +31,7 @@ def expect_known(setting: str, value: Any, columns: Collection[str]) -> None:
     unknown = [name for name in value if name not in columns] if isinstance(value, Mapping) else []
     require(
         not unknown,
-        f"{setting} is set for {', '.join(map(repr, unknown))}. The columns are: {', '.join(columns)}."
+        f"{setting} is set for {listed(map(repr, unknown))}. The columns are: {listed(columns)}."
         + did_you_mean(unknown, columns),
     )
 
@@ -45,5 +45,5 @@ def expect_state(state: State, names: Iterable[str]) -> None:
     wanted = list(names)
     require(
         state.keys() == set(wanted),
-        f"Expected state for {', '.join(wanted)}. Received: {', '.join(state) or 'none'}.",
+        f"Expected state for {listed(wanted)}. Received: {listed(state) or 'none'}.",
     )

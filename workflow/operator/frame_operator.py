@@ -13,6 +13,7 @@ from workflow.engine.engine import filter_rows
 from workflow.errors import WorkflowError
 from workflow.expressions.language.tree import Expression
 from workflow.expressions.program.program import Program
+from workflow.schema.names import listed
 from workflow.schema.schema import Schema
 
 from .feature import Feature, Features, OfRows, Partials, State
@@ -144,7 +145,7 @@ class OutOfFoldOperator(Operator, abstract=True):
 def not_row_by_row(operator: Operator, columns: Features | Schema) -> WorkflowError:
     """The error for a workflow that is to be served but cannot be."""
     return WorkflowError(
-        f"{operator.label} over {', '.join(columns)} needs more than one row at a time, so its output "
+        f"{operator.label} over {listed(columns)} needs more than one row at a time, so its output "
         "cannot be served. Put it into a separate workflow, write its output with transform_to_parquet "
         "and train and export a second workflow on that; or leave its columns out of the network."
     )

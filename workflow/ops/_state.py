@@ -8,6 +8,7 @@ import numpy as np
 
 from workflow.operator.checks import expect_state, require
 from workflow.operator.feature import State
+from workflow.schema.names import listed
 
 
 def expect_numbers_of_columns(
@@ -26,6 +27,6 @@ def expect_numbers_of_columns(
         plain = column.valid is None and column.lengths is None
         require(
             plain and column.rows == len(columns) and column.array.dtype == np.float64,
-            f"Expected one float64 for each of {', '.join(columns)}.",
+            f"Expected one float64 for each of {listed(columns)}.",
         )
     return [state[key].array.tolist() for key in keys]

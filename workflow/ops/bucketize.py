@@ -15,6 +15,7 @@ from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
 from workflow.schema.column import Array, Column
+from workflow.schema.names import listed
 
 from ._functions import of_name
 from ._numbers import expect_numbers, numbered
@@ -92,8 +93,8 @@ class Bucketize(Operator):
         unknown = [repr(key) for key in self.boundaries if key not in columns]
         require(
             name in self.boundaries and not unknown,
-            f"Bucketize needs boundaries for each of {', '.join(columns)}. "
-            f"Received: boundaries for {', '.join(map(repr, self.boundaries))}.",
+            f"Bucketize needs boundaries for each of {listed(columns)}. "
+            f"Received: boundaries for {listed(map(repr, self.boundaries))}.",
         )
         return list(self.boundaries[name])
 

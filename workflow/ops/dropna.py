@@ -13,6 +13,7 @@ from workflow.graph.selection import one_or_several
 from workflow.operator.checks import require
 from workflow.operator.frame_operator import RowFilter
 from workflow.operator.operator import Example
+from workflow.schema.names import listed
 from workflow.schema.schema import ColumnSchema, Schema
 
 
@@ -55,7 +56,7 @@ class Dropna(RowFilter):
         looked_at = self.needs(columns)
         require(
             bool(looked_at),
-            f"Dropna checks only named lists: Dropna(subset=[...]). Received: {', '.join(columns)}.",
+            f"Dropna checks only named lists: Dropna(subset=[...]). Received: {listed(columns)}.",
         )
         return Schema(
             c.with_(nullable=False) if c.name in looked_at and not c.is_list else c

@@ -12,6 +12,7 @@ from workflow.expressions.language.composed import crossed
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
+from workflow.schema.names import listed
 from workflow.schema.tags import computed_of
 
 from ._numbers import numbered
@@ -111,8 +112,8 @@ class HashedCross(Operator):
         unknown = [name for name in named if name not in groups]
         require(
             not unknown,
-            f"num_buckets is set for {', '.join(map(repr, unknown))}. "
-            f"The new columns are: {', '.join(groups)}.",
+            f"num_buckets is set for {listed(map(repr, unknown))}. "
+            f"The new columns are: {listed(groups)}.",
         )
         made = {}
         for name, group in groups.items():

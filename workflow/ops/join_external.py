@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from workflow.data.sources import Source
-from workflow.errors import WorkflowError, listed
+from workflow.errors import WorkflowError
 from workflow.expressions.language.tree import Expression, where
 from workflow.expressions.polars.series import column_schema, microseconds, to_column
 from workflow.graph.input_schema import with_integers
@@ -19,8 +19,8 @@ from workflow.graph.selection import one_or_several
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, Partials, State
 from workflow.operator.operator import NOT_SAVED, Example, Operator
-from workflow.schema.alike import did_you_mean
 from workflow.schema.column import Column
+from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.schema.times import unlike_times
 
@@ -152,7 +152,7 @@ class JoinExternal(Operator):
         missing = [key for key in keys if key not in columns]
         require(
             not missing,
-            f"The key {listed(map(repr, missing))} is not among the input columns {', '.join(columns)}."
+            f"The key {listed(map(repr, missing))} is not among the input columns {listed(columns)}."
             + did_you_mean(missing, columns),
         )
         return keys
@@ -166,7 +166,7 @@ class JoinExternal(Operator):
         for name in (*keys, *names):
             require(
                 name in have,
-                f"The external table has no column {name!r}. It has: {', '.join(have)}."
+                f"The external table has no column {name!r}. It has: {listed(have)}."
                 + did_you_mean([name], have),
             )
         # Refuses structs and similar types, with the column's name.

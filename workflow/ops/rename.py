@@ -9,6 +9,7 @@ from typing import Any
 from workflow.operator.checks import require
 from workflow.operator.feature import Feature, Features, State
 from workflow.operator.operator import Example, Operator
+from workflow.schema.names import listed
 
 from ._functions import of_name
 
@@ -60,7 +61,7 @@ class Rename(Operator):
         """The same expressions under other names."""
         require(
             self.name is None or len(columns) == 1,
-            f"Rename(name={self.name!r}) takes one column. Received: {', '.join(columns)}.",
+            f"Rename(name={self.name!r}) takes one column. Received: {listed(columns)}.",
         )
         made: Features = {}
         for old, feature in columns.items():

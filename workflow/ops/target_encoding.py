@@ -27,6 +27,7 @@ from workflow.operator.frame_operator import OutOfFoldOperator
 from workflow.operator.operator import Example
 from workflow.operator.settings import FloatDType
 from workflow.schema.column import Array, Column
+from workflow.schema.names import listed
 from workflow.schema.schema import Schema, Tags
 from workflow.schema.tags import computed_of
 
@@ -167,7 +168,7 @@ class TargetEncoding(OutOfFoldOperator):
             )
         require(
             self.target_mean is None or len(targets) == 1,
-            f"target_mean is for one target. Received: {', '.join(targets)}.",
+            f"target_mean is for one target. Received: {listed(targets)}.",
         )
         tables.expect_keys("TargetEncoding", self.groups(columns), columns)
 
@@ -244,7 +245,7 @@ class TargetEncoding(OutOfFoldOperator):
         require(
             len(made) == wanted == len(set(made)),
             f"TargetEncoding makes {wanted} columns of {len(groups)} groups and {len(targets)} targets, "
-            f"which need distinct names. Received: {', '.join(made)}.",
+            f"which need distinct names. Received: {listed(made)}.",
         )
         return made
 

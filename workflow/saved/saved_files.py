@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow.errors import WorkflowError, WorkflowFormatError, listed
+from workflow.errors import WorkflowError, WorkflowFormatError
 from workflow.expressions.program.safetensors_file import (
     FormatError,
     expect_file,
@@ -23,6 +23,7 @@ from workflow.expressions.program.safetensors_file import (
 from workflow.files.durable import PARTIAL, exclusive, file_hash, partial_of, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
 from workflow.schema.column import Array
+from workflow.schema.names import listed
 
 WORKFLOW_FILE = "workflow.json"
 NVTABULAR_FILE = "workflow.pkl"

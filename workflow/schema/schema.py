@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, EnumMeta
 from typing import Any
 
-from .alike import did_you_mean
 from .dtypes import DTYPES, DType, SchemaError, dtype_of
+from .names import did_you_mean, listed
 from .own_names import OwnNames
 
 
@@ -219,7 +219,7 @@ class Schema(Mapping[str, ColumnSchema], metaclass=OwnNames):
             return self._columns[name]
         except KeyError:
             raise SchemaError(
-                f"No column {name!r}. The columns are: {', '.join(self._columns)}."
+                f"No column {name!r}. The columns are: {listed(self._columns)}."
                 + did_you_mean([name], self._columns)
             ) from None
 

@@ -15,7 +15,7 @@ from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.row_set import Resolved
 from workflow.operator.feature import Feature, State
 from workflow.ops.categorify import Categorify
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean, listed
 
 
 def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
@@ -31,7 +31,7 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
     last = workflow.made[workflow.nodes[-1]]
     if output not in last.columns:
         raise WorkflowError(
-            f"No output {output!r}. The outputs are: {', '.join(last.columns)}."
+            f"No output {output!r}. The outputs are: {listed(last.columns)}."
             + did_you_mean([output], last.columns)
         )
     feature = last.columns[output]

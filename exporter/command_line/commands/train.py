@@ -22,6 +22,7 @@ from exporter.command_line.network import (
 from exporter.command_line.places import expect_place, save_network
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, StorageOption, answer, pairs
+from workflow.schema.names import listed
 
 if TYPE_CHECKING:
     from workflow import Workflow
@@ -212,7 +213,7 @@ def train(
     if not labels:
         raise CommandError(
             f"Expected --label, since {workflow} tags no column as target. Received: none. "
-            f"Its columns are {', '.join(fitted.output_schema)}."
+            f"Its columns are {listed(fitted.output_schema)}."
         )
     described = NetworkOptions(
         *(model, hidden, embedding_dim, dropout, query, softmax),

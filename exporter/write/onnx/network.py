@@ -13,6 +13,7 @@ from exporter.write.onnx.without_rows import with_a_row
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Network, TensorFlowNetwork
 from training.network.onnx_network import OnnxNetwork
+from workflow.schema.names import listed
 
 
 def network_to_onnx(network: Network) -> OnnxModel:
@@ -27,7 +28,7 @@ def network_to_onnx(network: Network) -> OnnxModel:
     if twice:
         raise ExportError(
             "Expected outputs of the network with other names than its columns, since tensors of ONNX "
-            f"have one name each. Received: the output and the column {', '.join(map(repr, twice))}. "
+            f"have one name each. Received: the output and the column {listed(map(repr, twice))}. "
             "Rename one of them, such as the column by `ops.Rename`, and the network's input with it."
         )
     return model

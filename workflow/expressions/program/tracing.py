@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from workflow.errors import listed
-from workflow.schema.alike import did_you_mean
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.names import did_you_mean, listed
 
 from ..language.methods import vocabulary
 from ..language.tree import Expression, call

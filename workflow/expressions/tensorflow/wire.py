@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from workflow.expressions.program.program import Program
 from workflow.schema.dtypes import DTYPES, SchemaError
+from workflow.schema.names import listed
 from workflow.wire.format import WireColumn, wire_inputs, wire_outputs
 from workflow.wire.request_rules import NNZS
 
@@ -83,7 +84,7 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
         """
         missing = [name for name in self.signature if name not in tensors]
         if missing:
-            raise SchemaError(f"Expected the tensors {', '.join(missing)}. Received: none of them.")
+            raise SchemaError(f"Expected the tensors {listed(missing)}. Received: none of them.")
         columns = {name: _decode(column, tensors) for name, column in self._inputs.items()}
         # Columns of several lengths cannot be joined, and this error says so.
         with tf.control_dependencies(_check_rows(columns)):

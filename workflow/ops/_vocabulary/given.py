@@ -12,6 +12,7 @@ from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema
 from workflow.operator.checks import require
 from workflow.schema.dtypes import SchemaError
+from workflow.schema.names import listed
 
 
 def given_vocabulary(name: str, values: Any) -> pl.Series:
@@ -58,7 +59,7 @@ def _series(name: str, values: Any) -> pl.Series:
         names = frame.collect_schema().names()
         require(
             name in names or len(names) == 1,
-            f"Expected a column {name!r}, or one column, in {values}. It has: {', '.join(names)}.",
+            f"Expected a column {name!r}, or one column, in {values}. It has: {listed(names)}.",
         )
         chosen = name if name in names else names[0]
         return frame.select(chosen).collect()[chosen]

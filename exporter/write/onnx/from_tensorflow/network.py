@@ -21,6 +21,7 @@ from training.network.network import TensorFlowNetwork
 from training.quiet import quiet
 from workflow.errors import in_a_line
 from workflow.expressions.onnx import OPSET
+from workflow.schema.names import listed
 
 ADVICE = 'Use runtime="tensorflow" or runtime="fused_tensorflow", which run every Keras model.'
 
@@ -36,7 +37,7 @@ def convert_network(network: TensorFlowNetwork) -> OnnxModel:
     if strings:
         raise ExportError(
             "Expected a network without strings, which ONNX has no operations for. "
-            f"Received: the inputs {', '.join(strings)}. {ADVICE}"
+            f"Received: the inputs {listed(strings)}. {ADVICE}"
         )
     inputs = [
         tf.TensorSpec(s.shape, s.dtype, name=f"in{n}") for n, s in enumerate(signature.inputs)

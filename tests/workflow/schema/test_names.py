@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from workflow import ColumnSchema, Schema, Workflow, WorkflowError, ops
-from workflow.schema.alike import did_you_mean
+from workflow.schema.names import did_you_mean
 
 DATA = {"userId": [7, 7, 9], "rating": [1.0, 5.0, 3.0]}
 
@@ -66,3 +66,29 @@ def test_a_name_that_resembles_none_is_not_guessed():
     )
     many = [f"column {n}" for n in range(10_000)]
     assert "column 17" in did_you_mean(["columm 17"], many)
+
+
+WIDE = [f"column_number_{n}" for n in range(1_000)]
+WIDE_DATA = {name: [1] for name in WIDE}
+
+
+def wide():
+    return Workflow(WIDE >> ops.Categorify()).fit(WIDE_DATA)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: wide().output_schema["x"],
+        lambda: wide().remove_inputs(["x"]),
+        lambda: wide().reverse_mapping("x"),
+        lambda: wide().transform({name: [1] for name in WIDE[:3]}),
+        lambda: Workflow(WIDE >> ops.Rename(name="x")).fit(WIDE_DATA),
+        lambda: Workflow(WIDE >> ops.Categorify(freq_threshold={"x": 1})).fit(WIDE_DATA),
+    ],
+    ids=range(6),
+)
+def test_a_message_about_many_columns_is_short(use):
+    with pytest.raises(ValueError, match=r"\(\d+ in all\)") as caught:
+        use()
+    assert len(str(caught.value)) < 2_500

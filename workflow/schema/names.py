@@ -1,4 +1,4 @@
-"""The name that a user may have meant."""
+"""Names in messages: those that there are, and those that a user may have meant."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from collections.abc import Iterable
 
 # Searches among more names take longer than a reader waits for an error.
 _MOST = 5000
+
+
+def listed(names: Iterable[str], most: int = 30) -> str:
+    """Names for a readable message: of very many names the first ones and the last.
+
+    Example:
+        >>> listed((f"C{n}" for n in range(1, 40)), most=4)
+        'C1, C2, C3, ... C39 (39 in all)'
+    """
+    texts = [f"{name:.100}" for name in names]
+    if len(texts) <= most:
+        return ", ".join(texts)
+    return f"{', '.join(texts[: most - 1])}, ... {texts[-1]} ({len(texts)} in all)"
 
 
 def did_you_mean(wanted: Iterable[object], known: Iterable[object]) -> str:
