@@ -67,3 +67,18 @@ def test_columns_that_come_go_or_change_their_type_are_told(export, orders):
         "output output: gone",
         "output score: new",
     ]
+
+
+def test_a_column_that_takes_no_null_any_more_is_told(export, orders):
+    """Its nulls were filled, and the next workflow passes them on to a network, which takes none."""
+    serving = ServingOptions(runtime="fused_onnx")
+    first = fitted(orders, price=pl.lit(2.0))
+    export(network(first, ["price"]), first, labels=None, serving=serving)
+    shop = ["shop"] >> ops.Categorify()
+    price = ["price"] >> ops.LambdaOp(lambda column: column.cast("float32"))
+    hour = ["at"] >> ops.DatePart(["hour"]) >> ops.Categorify()
+    second = Workflow(hour + shop + price).fit(orders.with_columns(price=pl.lit(2.0)))
+    changed = export(network(second, ["price"]), second, labels=None, serving=serving)
+    assert changed.changes == ("input price: takes no null any more",)
+    again = export(network(first, ["price"]), first, labels=None, serving=serving)
+    assert again.changes == ()
