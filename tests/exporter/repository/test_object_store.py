@@ -122,10 +122,15 @@ def test_a_model_of_the_name_is_refused_before_the_network_is_written(to_store, 
     to_store(serving=SMALL)
     link.requests.clear()
     with pytest.raises(
-        ExportError, match=r"no model 'movies' in s3://.*Received: objects of movies"
+        ExportError,
+        match=r"no model 'movies' in s3://.*Received: objects of movies, movies_onnx, movies_nvt",
     ) as e:
         to_store(version=2, serving=SMALL)
-    assert f"aws s3 rm --recursive {link.url}/models/movies." in str(e.value)
+    commands = str(e.value).partition("remove it: ")[2].rstrip(".").split("; ")
+    assert commands == [
+        f"aws s3 rm --recursive {link.url}/models/{model}"
+        for model in ("movies", "movies_onnx", "movies_nvt")
+    ]
     assert link.count("PUT") == 0
     other = to_store(name="others", serving=SMALL)
     assert other.plan.published.name == "others"
@@ -200,9 +205,19 @@ def test_an_export_that_has_begun_excludes_another(to_store, link, tmp_path):
         ExportError, match=r"begun and not ended.*aws s3 rm s3://.*/\.movies\.export"
     ):
         to_store()
+    assert link.count("PUT") == 0  # before the network is written
     assert [f.name for f in link.get_folder("models", tmp_path / "left").iterdir()] == [
         ".movies.export"
     ]
+
+
+def test_a_folder_that_a_killed_export_leaves_is_named_after_it(to_store, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        StoredRepository, "copy", lambda _, folder, __: seen.append(folder.parent.name)
+    )
+    to_store(serving=SMALL)
+    assert seen[0].startswith("ensemble-export-")
 
 
 def test_advice_can_be_pasted_into_a_shell(to_store, link):
@@ -218,7 +233,8 @@ def test_advice_can_be_pasted_into_a_shell(to_store, link):
     expect_advice("aws s3 sync ", url, "models")
     with pytest.raises(ExportError) as error:
         to_store(key, serving=SMALL)
-    expect_advice("aws s3 rm --recursive ", f"{url}/movies")
+    commands = str(error.value).partition("remove it: ")[2].rstrip(".").split("; ")
+    assert shlex.split(commands[0]) == ["aws", "s3", "rm", "--recursive", f"{url}/movies"]
     link.put("mo de/8/.movies.export", b"")
     with pytest.raises(ExportError) as error:
         to_store("mo de/8", serving=SMALL)
