@@ -54,11 +54,8 @@ class StoredRepository:
         Raises:
             ExportError: there is one, or another export has begun and not ended.
         """
-        lock = self._lock(models)
-        with _store_errors():
-            is_marked = lock in self._bucket.list(self._folder.key, deep=False)[0]
-        if is_marked:
-            raise self._taken(models)
+        if (begun := self._begun(models)) is not None:
+            raise self._taken(models, begun)
         self._expect_none(models)
 
     def _expect_none(self, models: Sequence[str]) -> None:
@@ -89,17 +86,24 @@ class StoredRepository:
         Raises:
             ExportError: there are such models already, or the store cannot be written; nothing is left.
         """
-        taken = self._taken(models)
-        with _store_errors(), self._bucket.reserved(self._lock(models), taken) as put:
+        taken = self._taken(models, self._begun(models) or ())
+        reserved = self._bucket.reserved(self._lock(models), taken, " ".join(models))
+        with _store_errors(), reserved as put:
             self._expect_none(models)
             # The config of the ensemble last: it is also the first that an error removes.
             for file in in_order(repository, models):
                 put(self._key(file.relative_to(repository).as_posix()), file)
 
-    def _taken(self, models: Sequence[str]) -> ExportError:
+    def _begun(self, models: Sequence[str]) -> list[str] | None:
+        """The models of an export that has begun and not ended, maybe for another runtime; None for none."""
+        with _store_errors():
+            note = self._bucket.note_of(self._lock(models))
+        return None if note is None else note.split()
+
+    def _taken(self, models: Sequence[str], begun: Sequence[str]) -> ExportError:
         """The error if another export has begun; it names what that one has written by now."""
         mark = f"aws s3 rm {quote(f'{self._bucket.root}/{self._lock(models)}')}"
-        left = self._present(models)
+        left = self._present([*dict.fromkeys([*begun, *models])])
         return ExportError(
             f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
             "one that has begun and not ended. Wait for it. If it was killed, remove its mark"

@@ -161,6 +161,21 @@ def test_all_that_a_killed_export_has_left_is_named_at_once(export, link, marked
     StoredRepository(f"{link.url}/models", link.options).copy(report.repository, models)
 
 
+def test_what_a_killed_export_for_another_runtime_has_left_is_named(export, to_store, link):
+    """Its steps have other names, and a server would load them."""
+    report = export(serving=SMALL)
+    models = [spec.name for spec in report.plan.models]
+    stored = StoredRepository(f"{link.url}/models", link.options)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("workflow.data.bucket.Bucket.remove", lambda *_: None)  # as if killed
+        stored.copy(report.repository, models)
+    link.remove("models/movies/config.pbtxt")
+    with pytest.raises(ExportError, match="begun and not ended") as error:
+        to_store(serving=ServingOptions(runtime="fused_onnx", max_batch_size=8))
+    for model in models:
+        assert f"aws s3 rm --recursive {link.url}/models/{model}" in str(error.value)
+
+
 def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tmp_path):
     report = export(serving=SMALL)
     models = [spec.name for spec in report.plan.models]
