@@ -10,7 +10,7 @@ models, which is none to a server, excludes a second export of the same name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -95,10 +95,17 @@ class StoredRepository:
                 put(self._key(file.relative_to(repository).as_posix()), file)
 
     def _begun(self, models: Sequence[str]) -> list[str] | None:
-        """The models of an export that has begun and not ended, maybe for another runtime; None for none."""
+        """The models of an export that has begun and not ended, maybe for another runtime; None for none.
+
+        Keys that may list and write are enough, and then the mark says nothing of its models.
+        """
+        lock = self._lock(models)
         with _store_errors():
-            note = self._bucket.note_of(self._lock(models))
-        return None if note is None else note.split()
+            if lock not in self._bucket.list(self._folder.key, deep=False)[0]:
+                return None
+        with suppress(WorkflowError):
+            return (self._bucket.note_of(lock) or "").split()
+        return []
 
     def _taken(self, models: Sequence[str], begun: Sequence[str]) -> ExportError:
         """The error if another export has begun; it names what that one has written by now."""

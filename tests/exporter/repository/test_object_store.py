@@ -14,6 +14,7 @@ from exporter import ExportError, NearestItems, ServingOptions, export_ensemble,
 from exporter.command_line.app import make_app
 from exporter.repository.object_store import StoredRepository, in_order
 from serving import EnsembleClient, ServerError, TritonServer, check_parity
+from workflow import WorkflowError
 
 pytestmark = pytest.mark.xdist_group("object_store")
 # Three models of few files, for tests of any repository.
@@ -174,6 +175,17 @@ def test_what_a_killed_export_for_another_runtime_has_left_is_named(export, to_s
         to_store(serving=ServingOptions(runtime="fused_onnx", max_batch_size=8))
     for model in models:
         assert f"aws s3 rm --recursive {link.url}/models/{model}" in str(error.value)
+
+
+def test_keys_that_may_not_read_are_enough(to_store, link, monkeypatch):
+    def denied(*_, **__):
+        raise WorkflowError("access denied")
+
+    monkeypatch.setattr("workflow.data.bucket.Bucket.get", denied)
+    to_store(serving=SMALL)
+    link.put("other/.movies.export", b"a mark")
+    with pytest.raises(ExportError, match="begun and not ended"):
+        to_store("other", serving=SMALL)
 
 
 def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tmp_path):
