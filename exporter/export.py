@@ -141,14 +141,16 @@ def export_ensemble(
     _expect_types(workflow, path, labels, sparse_max, serving)
     given = serving or ServingOptions()
     stored = _stored(path, storage_options)
-    if stored is not None:
-        stored.expect_none([name])
     with showing("export", progress=given.progress), ExitStack() as stack:
         folder = Path(path)
         if stored is not None:
-            folder = Path(stack.enter_context(TemporaryDirectory())) / "models"
+            # A killed process leaves the folder, whose name says what it is.
+            made = stack.enter_context(TemporaryDirectory(prefix="ensemble-export-"))
+            folder = Path(made) / "models"
         try:
-            report = _export(network, workflow, name, folder, labels, sparse_max, version, given)
+            report = _export(
+                network, workflow, name, folder, labels, sparse_max, version, given, stored
+            )
         except TrainingError as error:  # the network cannot be served
             raise ExportError(str(error)) from error
         if stored is None:
@@ -246,6 +248,7 @@ def _export(
     sparse_max: Mapping[str, int] | None,
     version: int | None,
     given: ServingOptions,
+    stored: StoredRepository | None,
 ) -> ExportReport:
     at_work("plan")
     taken = as_network(network, given.columns)
@@ -258,6 +261,9 @@ def _export(
     if RUNTIMES[options.runtime].in_tensorflow:
         _expect_literal(repository.resolve())
     plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
+    models = [spec.name for spec in plan.models]
+    if stored is not None:
+        stored.expect_new(models)
     if not options.other_fit:
         expect_same_fit(taken, workflow)
     expect_room(taken, plan.features)
@@ -265,7 +271,6 @@ def _export(
     warn_of_null_codes(plan.pipeline.client_columns, plan.features.program)
     spare = spare_tables(taken, plan.features)
     answers = OfflineAnswers(workflow, plan.features, taken)
-    models = [spec.name for spec in plan.models]
     at_work("write the models")
     writers = _runtime_of(plan.pipeline).prepare(taken, plan.pipeline)
     with changing(repository, name) as alone:

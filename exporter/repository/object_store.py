@@ -10,7 +10,7 @@ models, which is none to a server, excludes a second export of the same name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -45,13 +45,21 @@ class StoredRepository:
     def _bucket(self) -> Bucket:
         return self._folder.bucket
 
-    def expect_none(self, models: Sequence[str]) -> None:
-        """Check that there is no object of any of these models.
+    def expect_new(self, models: Sequence[str]) -> None:
+        """Check that no export has written any of these models or begun to, before it takes time.
+
+        Args:
+            models: the steps, and the published model last.
 
         Raises:
-            ExportError: there is one.
+            ExportError: there is one, or another export has begun and not ended.
         """
-        if found := self._present(models):
+        if (begun := self._begun(models)) is not None:
+            raise self._taken(models, begun)
+        self._expect_none(models)
+
+    def _expect_none(self, models: Sequence[str]) -> None:
+        if found := self._present(models[::-1]):
             raise ExportError(
                 f"Expected no model {found[0]!r} in {self.url}, since a store replaces files one by one, "
                 f"and a server would see a mixture. Received: objects of {', '.join(found)}. Export to "
@@ -78,20 +86,40 @@ class StoredRepository:
         Raises:
             ExportError: there are such models already, or the store cannot be written; nothing is left.
         """
-        lock = self._key(f".{models[-1]}.export")
-        mark = f"aws s3 rm {quote(f'{self._bucket.root}/{lock}')}"
-        left = self._present(models)
-        taken = ExportError(
+        taken = self._taken(models, self._begun(models) or ())
+        reserved = self._bucket.reserved(self._lock(models), taken, " ".join(models))
+        with _store_errors(), reserved as put:
+            self._expect_none(models)
+            # The config of the ensemble last: it is also the first that an error removes.
+            for file in in_order(repository, models):
+                put(self._key(file.relative_to(repository).as_posix()), file)
+
+    def _begun(self, models: Sequence[str]) -> list[str] | None:
+        """The models of an export that has begun and not ended, maybe for another runtime; None for none.
+
+        Keys that may list and write are enough, and then the mark says nothing of its models.
+        """
+        lock = self._lock(models)
+        with _store_errors():
+            if lock not in self._bucket.list(self._folder.key, deep=False)[0]:
+                return None
+        with suppress(WorkflowError):
+            return (self._bucket.note_of(lock) or "").split()
+        return []
+
+    def _taken(self, models: Sequence[str], begun: Sequence[str]) -> ExportError:
+        """The error if another export has begun; it names what that one has written by now."""
+        mark = f"aws s3 rm {quote(f'{self._bucket.root}/{self._lock(models)}')}"
+        left = self._present([*dict.fromkeys([*begun, *models])])
+        return ExportError(
             f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
             "one that has begun and not ended. Wait for it. If it was killed, remove its mark"
             f"{' and what it has written' if left else ''}: "
             f"{'; '.join(filter(None, [mark, self._removal(left)]))}."
         )
-        with _store_errors(), self._bucket.reserved(lock, taken) as put:
-            self.expect_none(models)
-            # The config of the ensemble last: it is also the first that an error removes.
-            for file in in_order(repository, models):
-                put(self._key(file.relative_to(repository).as_posix()), file)
+
+    def _lock(self, models: Sequence[str]) -> str:
+        return self._key(f".{models[-1]}.export")
 
     def _key(self, path: str) -> str:
         return f"{self._folder.key}/{path}".lstrip("/")

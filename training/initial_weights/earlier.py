@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from typing import NamedTuple
 
 import keras
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.initial_weights.id_moves import Ids, id_move
+from training.initial_weights.reads import Reads, reads_of
 from training.layers import EmbeddingBag
 from training.layers.records_fits import fits_of_model
 from training.layers.sequence_embedding import SequenceEmbedding
@@ -71,8 +73,8 @@ def warm_start(
 
     Args:
         model: a model for the output of `workflow`, made by the code of the earlier one, such as one
-            of `models`; it is changed. If it has columns more or less, or other widths, what has
-            another shape begins anew.
+            of `models`; it is changed. If it has other columns, other widths, or another order of
+            its inputs, what has another shape begins anew, and so do layers that read the columns.
         workflow: the newer fit.
         earlier: the model that was trained.
         earlier_workflow: the fit that it was trained on.
@@ -118,13 +120,29 @@ def warm_start(
         columns[table.column] = (int(fits.sum()), table.rows)
         _copy(table, new[fits], source, old[fits])
     taken = 0
-    for variable, value in zip(own.others, known.others, strict=True):
-        if variable.shape == value.shape:
+    reads = zip(_reads(model, own), _reads(earlier, known), strict=True)
+    for variable, value, (now, then) in zip(own.others, known.others, reads, strict=True):
+        if variable.shape != value.shape:
+            anew[variable.path] = f"its shape is {variable.shape}, was {value.shape}"
+        elif now.columns != then.columns and now.shapes == then.shapes:
+            anew[variable.path] = f"its layer reads {_change(now.columns, then.columns)}"
+        else:
             variable.assign(value)
             taken += 1
-        else:
-            anew[variable.path] = f"its shape is {variable.shape}, was {value.shape}"
     return WarmStart(columns, taken, anew)
+
+
+def _reads(model: keras.Model, parts: _Parts) -> list[Reads]:
+    widths: dict[str, list[int]] = {}
+    for table in parts.tables:
+        widths.setdefault(table.column, []).extend(table.width)
+    return reads_of(model, parts.others, widths)
+
+
+def _change(now: Sequence[str], then: Sequence[str]) -> str:
+    """The first difference of the columns that a layer reads."""
+    pairs = zip_longest(now, then, fillvalue="no column")
+    return "{} in the place of {}".format(*next(pair for pair in pairs if pair[0] != pair[1]))
 
 
 @dataclass(frozen=True)

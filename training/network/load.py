@@ -9,6 +9,7 @@ from typing import Any
 
 from training.errors import TrainingError
 from training.network.network import Network
+from workflow.data.object_stores import expect_local
 
 KINDS = (
     "a Keras model, the path of a .keras file, the folder of a SavedModel, or an ONNX model as a "
@@ -46,6 +47,8 @@ def load_network(model: Any) -> Any:
     Raises:
         TrainingError: there is no model, or it cannot be read.
     """
+    if isinstance(model, str | os.PathLike):
+        expect_local(model, TrainingError)
     # Each kind imports the library that runs it: the others may be missing, and take seconds.
     if _is_onnx(model):
         from training.network.onnx_network import OnnxModelFile  # noqa: PLC0415

@@ -189,12 +189,15 @@ class Bucket:
             return bytes(_library().get(self.store, key, options=options).bytes())
 
     @contextmanager
-    def reserved(self, mark: str, taken: Exception) -> Iterator[Callable[[str, Path], None]]:
+    def reserved(
+        self, mark: str, taken: Exception, note: str = ""
+    ) -> Iterator[Callable[[str, Path], None]]:
         """Write objects while another one, the mark, excludes others; after an error none is left.
 
         Args:
             mark: key of the mark, which is removed at the end.
             taken: the error if there is the mark already.
+            note: text that the mark holds behind a word of its own, for `note_of`.
 
         Yields:
             A function that writes an object from its key and a local file.
@@ -202,7 +205,7 @@ class Bucket:
         Raises:
             WorkflowError: the store cannot be reached, or refuses the request.
         """
-        self._reserve(mark, taken)
+        self._reserve(mark, taken, note)
         begun = [mark]
 
         def put(key: str, file: Path) -> None:
@@ -224,8 +227,19 @@ class Bucket:
                 f"What was written is complete, but its mark stays: {error}", stacklevel=4
             )
 
-    def _reserve(self, mark: str, taken: Exception) -> None:
-        own = secrets.token_hex(16).encode()
+    def note_of(self, mark: str) -> str | None:
+        """The note in a mark; None if there is no such mark.
+
+        Raises:
+            WorkflowError: the store cannot be reached, or refuses the request.
+        """
+        try:
+            return self.get(mark, None).decode(errors="replace").partition(" ")[2]
+        except FileNotFoundError:
+            return None
+
+    def _reserve(self, mark: str, taken: Exception, note: str) -> None:
+        own = f"{secrets.token_hex(16)} {note}".encode()
         try:
             self.put(mark, own, new=True)
         except (FileExistsError, WorkflowError) as error:

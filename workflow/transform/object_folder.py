@@ -65,7 +65,8 @@ def write_to_store(
         )
     _expect_no_parquet(place)
     reserved = place.bucket.reserved((place / f"{UNFINISHED}/lock").key, taken)
-    with reserved as put, tempfile.TemporaryDirectory() as name:
+    # A killed process leaves the folder, whose name says what it is.
+    with reserved as put, tempfile.TemporaryDirectory(prefix="ensemble-transform-") as name:
         # Again: another run may have ended between the listing and the mark.
         _expect_no_parquet(Objects(storage_options).path(url))
         folder = Path(name) / "data"

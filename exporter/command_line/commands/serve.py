@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -82,9 +83,15 @@ def _terminated_as_interrupted() -> Iterator[None]:
     """Make SIGTERM end the command as Ctrl-C does, when the server has stopped.
 
     Otherwise the command would leave the server to its supervisor, and a service manager would start
-    the next one while the ports are taken; as a container's first process it would not end at all.
+    the next one while the ports are taken; as a container's first process it would not end at all. A
+    second one, as `timeout` sends to the command and to its group, does not interrupt the stop.
     """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:

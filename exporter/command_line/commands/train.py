@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from exporter.command_line.guard import CommandError
+from exporter.command_line.lines import folded
 from exporter.command_line.network import (
     KINDS,
     WIDEST,
@@ -223,7 +224,7 @@ def train(
     network = described.make(fitted, labels)
     begun = _begin_with(warm_start, warm_start_workflow, network, fitted)
     if begun is not None and not as_json:
-        typer.echo(begun)
+        typer.echo(folded(str(begun)))
     further: dict[str, Any] = {"on_bad_files": on_bad_files}
     if sequence:  # bst takes it as one tensor
         further |= {"sparse_names": [sequence], "sparse_as_dense": True}

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from xml.etree import ElementTree as ET
 
@@ -79,8 +80,8 @@ def folder(tmp_path_factory):
 
 
 @contextmanager
-def serving(folder, end):
-    """The addresses of gRPC and HTTP at which `serve` serves it, until a signal ends it."""
+def serving(folder, *ends):
+    """The addresses of gRPC and HTTP at which `serve` serves it, until signals end it."""
     ports = ["--grpc-port", "0", "--http-port", "0", "--log-file", "server.log"]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "serve", "models", *ports],
@@ -93,7 +94,9 @@ def serving(folder, end):
         lines = [process.stdout.readline() for _ in range(5)]
         assert lines[-1] == "ready: shop. Ctrl-C stops the server.\n", process.stderr.read()
         yield lines[0].split()[1], lines[1].split()[1]
-        process.send_signal(end)
+        for end in ends:
+            process.send_signal(end)
+            time.sleep(0.1)
         assert process.wait(30) == 0
         assert "Traceback" not in process.stderr.read()
 
@@ -104,8 +107,10 @@ def addresses(folder):
         yield addresses
 
 
-def test_serve_ends_with_its_server_when_terminated(folder):
-    with serving(folder, signal.SIGTERM) as (address, _):
+@pytest.mark.parametrize("times", [1, 2])
+def test_serve_ends_with_its_server_when_terminated(folder, times):
+    """Also if it is told twice, as by `timeout`, which sends the signal to the group as well."""
+    with serving(folder, *[signal.SIGTERM] * times) as (address, _):
         EnsembleClient(address, "shop").close()
     # The next one can have the port at once.
     socket.create_server(("127.0.0.1", port_of(address))).close()

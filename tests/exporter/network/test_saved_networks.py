@@ -2,6 +2,7 @@
 
 import shutil
 from itertools import cycle
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,7 +16,7 @@ from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
 from training import save_model
 from training.errors import TrainingError
-from training.network.load import as_network
+from training.network.load import as_network, load_network
 from training.network.saved_network import SavedNetwork
 from workflow import Workflow
 
@@ -204,6 +205,16 @@ def test_a_large_saved_model_becomes_onnx_with_its_tables_beside(export, tmp_pat
     expected = module.serve(tf.constant(users))
     np.testing.assert_allclose(answer["score"], expected["score"].numpy(), rtol=1e-5)
     np.testing.assert_array_equal(answer["best"], expected["best"].numpy())
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.onnx", "saved"])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_network_in_an_object_store_is_to_be_copied(name, kind):
+    """Also as pathlib changes the URL, which a command does."""
+    with pytest.raises(
+        TrainingError, match=f"path of this machine. Received: 's3://nets/{name}'.*copy it here"
+    ):
+        load_network(kind(f"s3://nets/{name}"))
 
 
 def test_a_keras_file_that_is_damaged(folder, export, tmp_path):

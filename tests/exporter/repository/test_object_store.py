@@ -14,6 +14,7 @@ from exporter import ExportError, NearestItems, ServingOptions, export_ensemble,
 from exporter.command_line.app import make_app
 from exporter.repository.object_store import StoredRepository, in_order
 from serving import EnsembleClient, ServerError, TritonServer, check_parity
+from workflow import WorkflowError
 
 pytestmark = pytest.mark.xdist_group("object_store")
 # Three models of few files, for tests of any repository.
@@ -122,10 +123,15 @@ def test_a_model_of_the_name_is_refused_before_the_network_is_written(to_store, 
     to_store(serving=SMALL)
     link.requests.clear()
     with pytest.raises(
-        ExportError, match=r"no model 'movies' in s3://.*Received: objects of movies"
+        ExportError,
+        match=r"no model 'movies' in s3://.*Received: objects of movies, movies_onnx, movies_nvt",
     ) as e:
         to_store(version=2, serving=SMALL)
-    assert f"aws s3 rm --recursive {link.url}/models/movies." in str(e.value)
+    commands = str(e.value).partition("remove it: ")[2].rstrip(".").split("; ")
+    assert commands == [
+        f"aws s3 rm --recursive {link.url}/models/{model}"
+        for model in ("movies", "movies_onnx", "movies_nvt")
+    ]
     assert link.count("PUT") == 0
     other = to_store(name="others", serving=SMALL)
     assert other.plan.published.name == "others"
@@ -154,6 +160,32 @@ def test_all_that_a_killed_export_has_left_is_named_at_once(export, link, marked
         key = command.rstrip("; ").removeprefix("--recursive ").removeprefix(f"{link.url}/")
         link.remove(f"{key}/config.pbtxt" if "recursive" in command else key)
     StoredRepository(f"{link.url}/models", link.options).copy(report.repository, models)
+
+
+def test_what_a_killed_export_for_another_runtime_has_left_is_named(export, to_store, link):
+    """Its steps have other names, and a server would load them."""
+    report = export(serving=SMALL)
+    models = [spec.name for spec in report.plan.models]
+    stored = StoredRepository(f"{link.url}/models", link.options)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("workflow.data.bucket.Bucket.remove", lambda *_: None)  # as if killed
+        stored.copy(report.repository, models)
+    link.remove("models/movies/config.pbtxt")
+    with pytest.raises(ExportError, match="begun and not ended") as error:
+        to_store(serving=ServingOptions(runtime="fused_onnx", max_batch_size=8))
+    for model in models:
+        assert f"aws s3 rm --recursive {link.url}/models/{model}" in str(error.value)
+
+
+def test_keys_that_may_not_read_are_enough(to_store, link, monkeypatch):
+    def denied(*_, **__):
+        raise WorkflowError("access denied")
+
+    monkeypatch.setattr("workflow.data.bucket.Bucket.get", denied)
+    to_store(serving=SMALL)
+    link.put("other/.movies.export", b"a mark")
+    with pytest.raises(ExportError, match="begun and not ended"):
+        to_store("other", serving=SMALL)
 
 
 def test_an_interrupted_copy_leaves_nothing_and_can_be_repeated(export, link, tmp_path):
@@ -200,9 +232,19 @@ def test_an_export_that_has_begun_excludes_another(to_store, link, tmp_path):
         ExportError, match=r"begun and not ended.*aws s3 rm s3://.*/\.movies\.export"
     ):
         to_store()
+    assert link.count("PUT") == 0  # before the network is written
     assert [f.name for f in link.get_folder("models", tmp_path / "left").iterdir()] == [
         ".movies.export"
     ]
+
+
+def test_a_folder_that_a_killed_export_leaves_is_named_after_it(to_store, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        StoredRepository, "copy", lambda _, folder, __: seen.append(folder.parent.name)
+    )
+    to_store(serving=SMALL)
+    assert seen[0].startswith("ensemble-export-")
 
 
 def test_advice_can_be_pasted_into_a_shell(to_store, link):
@@ -218,7 +260,8 @@ def test_advice_can_be_pasted_into_a_shell(to_store, link):
     expect_advice("aws s3 sync ", url, "models")
     with pytest.raises(ExportError) as error:
         to_store(key, serving=SMALL)
-    expect_advice("aws s3 rm --recursive ", f"{url}/movies")
+    commands = str(error.value).partition("remove it: ")[2].rstrip(".").split("; ")
+    assert shlex.split(commands[0]) == ["aws", "s3", "rm", "--recursive", f"{url}/movies"]
     link.put("mo de/8/.movies.export", b"")
     with pytest.raises(ExportError) as error:
         to_store("mo de/8", serving=SMALL)

@@ -234,6 +234,46 @@ def test_what_begins_anew_is_named(tuesday):
     assert "begins anew: its vectors have the shape (9,), were (8,)" in str(found)
 
 
+@pytest.mark.parametrize("kind", ["mlp", "wide_and_deep", "dlrm"])
+@pytest.mark.parametrize(
+    ("columns", "number"), [(["item", "user", "tags"], "age"), (["user", "item", "tags"], "weight")]
+)
+def test_layers_that_read_other_columns_of_the_same_widths_begin_anew(
+    kind, columns, number, monday
+):
+    numbers = [number] >> ops.Clip(0, 10) >> ops.AddTags("continuous")
+    fitted = Workflow((columns >> ops.Categorify()) + numbers).fit(
+        {**MONDAY, "weight": MONDAY["age"]}
+    )
+    earlier, model = (
+        noisy(MODELS[kind](each.output_schema), seed) for seed, each in enumerate((monday, fitted))
+    )
+    before = {variable.path: variable.numpy() for variable in model.weights}
+    found = warm_start(model, fitted, earlier=earlier, earlier_workflow=monday)
+    assert all(" in the place of " in reason for reason in found.anew.values())
+    assert {"hidden_1/kernel", "top_1/kernel"} & {*found.anew}
+    for variable in model.weights:
+        if variable.path in found.anew:
+            np.testing.assert_array_equal(variable, before[variable.path])
+
+
+def test_a_layer_whose_columns_have_moved_begins_anew():
+    """Widths of 3 and 4, and of 4 and 3: the sum, and so the shape of the next layer, is the same."""
+    fits = [fit(data, ("user", "item")) for data in (MONDAY, TUESDAY)]
+
+    def model_of(fitted, *widths):
+        (user, _), (item, _) = get_embedding_sizes(fitted).values()
+        sizes = {"user": (user, widths[0]), "item": (item, widths[1])}
+        return noisy(models.mlp(sizes, ["age"], hidden=[4]), widths[0])
+
+    earlier, model = model_of(fits[0], 3, 4), model_of(fits[1], 4, 3)
+    found = warm_start(model, fits[1], earlier=earlier, earlier_workflow=fits[0])
+    assert [reason for name, reason in found.anew.items() if name.endswith("1/kernel")] == [
+        "its layer reads 'user' x 4 in the place of 'user' x 3"
+    ]
+    assert found.weights == 2
+
+
 def test_an_equal_fit_moves_nothing(monday):
     earlier, model = (noisy(models.mlp(monday.output_schema, hidden=[4]), n) for n in (0, 1))
     warm_start(model, fit(MONDAY), earlier=earlier, earlier_workflow=monday)

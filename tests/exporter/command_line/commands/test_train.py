@@ -348,6 +348,11 @@ def test_a_warm_start_by_values():
     again = json.loads(run(f"tuesday --workflow grown --hidden 4 --json {CHEAP} {options}").stdout)
     assert again["warm_start"]["columns"]["user"] == [43, 44]
     assert again["warm_start"]["anew"] == {}
+    wide = f"--hidden 4 --embedding-dim 3 --output wide.keras {CHEAP} {options}"
+    lines = run(f"tuesday --workflow grown {wide}").output.splitlines()
+    anew = next(place for place, line in enumerate(lines) if "begins anew: its" in line)
+    assert len(lines[anew]) <= 80
+    assert lines[anew + 1].startswith("  ")
     tables = []
     for name, workflow in (("monday", Workflow.load("workflow")), ("tuesday", grown)):
         layer = keras.saving.load_model(f"{name}.keras").get_layer(index=-3)

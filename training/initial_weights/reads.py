@@ -1,0 +1,74 @@
+"""What a layer reads of the columns of the data: the order that its weights have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import keras
+
+from training.private import layers_of, node_of, nodes_of
+from training.table_sizes import columns_of_inputs
+
+
+class Reads(NamedTuple):
+    """What reaches the layer of a variable without another layer that has weights, but for tables.
+
+    Attributes:
+        columns: the columns in the order of the model's inputs, each with the width of its vectors.
+        shapes: the shapes of the layer's variables without its tables.
+    """
+
+    columns: Sequence[str] = ()
+    shapes: Sequence[tuple[int, ...]] = ()
+
+
+def reads_of(
+    model: keras.Model, variables: Sequence[keras.Variable], widths: Mapping[str, Sequence[int]]
+) -> list[Reads]:
+    """What the layer of each variable reads; nothing in a model that is not functional.
+
+    Args:
+        model: the model.
+        variables: its variables without tables.
+        widths: column -> the widths of its vectors.
+
+    Example:
+        >>> columns = {name: keras.Input((1,), name=name) for name in ("b", "a")}
+        >>> output = keras.layers.Dense(1)(keras.layers.Concatenate()([*columns.values()]))
+        >>> model = keras.Model(columns, output)
+        >>> reads_of(model, model.weights, {})[0].columns
+        ["'b'", "'a'"]
+    """
+    names = columns_of_inputs(model) or {each.name: each.name for each in model.inputs or ()}
+    known = {id(variable) for variable in variables}
+    found: dict[int, Reads] = {}
+    for layer in layers_of(model):
+        own = [weight for weight in layer.weights if id(weight) in known]
+        if layer is model or not own or not nodes_of(layer):
+            continue
+        reached = {names.get(name, "") for name in _inputs_of(layer, known)}
+        columns = [
+            " x ".join([repr(column), *map(str, widths.get(column, ()))])
+            for column in dict.fromkeys(names.values())
+            if column in reached
+        ]
+        reads = Reads(columns, [tuple(weight.shape) for weight in own])
+        for weight in own:
+            found.setdefault(id(weight), reads)
+    return [found.get(id(variable), Reads()) for variable in variables]
+
+
+def _inputs_of(layer: keras.Layer, known: Collection[int]) -> Iterator[str]:
+    """The inputs that reach a layer through tables and what has no weights."""
+    todo = [tensor for use in nodes_of(layer) for tensor in use.arguments.keras_tensors]
+    seen: set[int] = set()
+    while todo:
+        node = node_of(todo.pop())
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node.operation, keras.layers.InputLayer):
+            yield node.operation.name
+        elif not any(id(weight) in known for weight in getattr(node.operation, "weights", ())):
+            todo += node.arguments.keras_tensors
