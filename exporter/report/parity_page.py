@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ def parity_page(
     parity: ParityReport,
     rows: Any,
     repository: str | Path | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> str:
     """The report of `check_parity` with the model's picture, casts, sizes and response times.
 
@@ -43,12 +45,14 @@ def parity_page(
         parity: the report.
         rows: raw rows, at least one, for the response times: of any kind that `check_parity` takes.
         repository: the model repository, if its files are on this machine, for the sizes.
+        storage_options: how to connect to the object stores of paths with a scheme, as in `fit`.
 
     Returns:
         A page of HTML without other files, for light and dark screens.
 
     Raises:
-        ClientError: the server does not answer, there are no rows, or a column is missing.
+        ClientError: the server does not answer, there are no rows, they cannot be read, or a column is
+            missing.
         ExportError: the repository does not have the models.
 
     Example:
@@ -58,7 +62,7 @@ def parity_page(
     """
     from serving.prove.parity import raw_rows  # noqa: PLC0415 - imports Polars and grpc
 
-    frame = raw_rows(rows, client.contract.input_schema)
+    frame = raw_rows(rows, client.contract.input_schema, storage_options)
     folder = None if repository is None else Path(repository)
     drawing = EnsembleDrawing.of_client(client)
     latency = [measure_latency(client, frame, 1, size, _SECONDS) for size in SIZES]

@@ -19,7 +19,7 @@ from serving.prove.comparison import (
     rows_with,
 )
 from serving.prove.report import OutputParity, ParityReport, worst_of_all
-from workflow import Workflow
+from workflow import Workflow, WorkflowError
 from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
@@ -44,6 +44,7 @@ def check_parity(
     tolerance: float = 1e-5,
     batch_size: int = 1024,
     progress: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> ParityReport:
     """Send rows to the server, and compare its answers with `workflow.transform` and `model`.
 
@@ -63,9 +64,10 @@ def check_parity(
             identical; float features are compared in the same way with 1e-6. NaN equals NaN.
         batch_size: the rows of one request.
         progress: show the progress on standard error, as `Workflow.fit` does.
+        storage_options: how to connect to the object stores of paths with a scheme, as in `fit`.
 
     Raises:
-        ClientError: there are no rows or a column is missing, `model` is invalid or cannot be read,
+        ClientError: there are no rows, they cannot be read or lack a column, `model` is invalid or cannot be read,
             `tolerance` or `batch_size` is invalid, or the server refused a request.
 
     Example:
@@ -86,7 +88,8 @@ def check_parity(
     try:
         network = load_network(model)
         with showing("parity", progress=progress):
-            return _compare(client, workflow, network, rows, tolerance, batch_size)
+            frame = raw_rows(rows, client.contract.input_schema, storage_options)
+            return _compare(client, workflow, network, frame, tolerance, batch_size)
     except TrainingError as error:
         raise ClientError("PARITY", str(error)) from error
 
@@ -95,13 +98,12 @@ def _compare(
     client: EnsembleClient,
     workflow: Workflow,
     model: Any,
-    rows: Any,
+    frame: pl.DataFrame,
     tolerance: float,
     batch_size: int,
 ) -> ParityReport:
     """The report of a network that runs in this process."""
     contract = client.contract
-    frame = raw_rows(rows, contract.input_schema)
     names_served = contract.network_columns
     features = _features_of(model, workflow, names_served)
     offline = _transform(workflow, frame, features)
@@ -214,13 +216,21 @@ def _compare_features(
     return [compare_feature(c, offline[c.name], served[c.name]) for c in columns]
 
 
-def raw_rows(rows: Any, columns: Schema) -> pl.DataFrame:
+def raw_rows(
+    rows: Any, columns: Schema, storage_options: Mapping[str, Any] | None = None
+) -> pl.DataFrame:
     """The columns of rows of any kind; those of text are read in the types of the columns.
 
     Raises:
-        ClientError: a column is missing, or there are no rows.
+        ClientError: they cannot be read, a column is missing, or there are no rows.
     """
-    source = Source.of(rows, known=columns)
+    try:
+        return _raw_rows(Source.of(rows, storage_options=storage_options, known=columns), columns)
+    except WorkflowError as error:
+        raise ClientError("PARITY", str(error)) from error
+
+
+def _raw_rows(source: Source, columns: Schema) -> pl.DataFrame:
     names, have = columns.names, frozenset(source.names)
     if missing := [name for name in names if name not in have]:
         raise ClientError(

@@ -117,6 +117,21 @@ def test_the_rows_of_wide_tables_are_read_in_work_that_grows_as_their_columns(fo
     assert growth(work_of) <= MOST_GROWTH
 
 
+def test_rows_are_read_from_an_object_store(link):
+    url = link.put("rows.parquet", pl.DataFrame({"a": [7], "c": [2]}))
+    found = raw_rows(url, whole_numbers(["a"]), link.options)
+    assert found.to_dict(as_series=False) == {"a": [7]}
+
+
+@pytest.mark.parametrize("content", [None, b"no parquet"])
+def test_rows_that_cannot_be_read_are_an_error_of_the_client(content, tmp_path):
+    path = tmp_path / "rows.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ClientError, match=r"rows\.parquet"):
+        raw_rows(path, whole_numbers(["a"]))
+
+
 def test_no_rows_prove_nothing():
     with pytest.raises(ClientError, match="Expected rows to compare"):
         raw_rows({"a": []}, whole_numbers(["a"]))
