@@ -56,14 +56,14 @@ def expect_same_fit(network: Network, workflow: Workflow) -> None:
             f"Received: one of another fit, in which ids or numbers of {listed(differ)} mean something "
             "else. Export the workflow that transformed the training data, as it was saved then, or "
             "train again on what this one transforms. If the values mean the same: "
-            "ServingOptions(other_fit=True)."
+            "ServingOptions(other_fit=True), in a shell --option other_fit=True."
         )
     if isinstance(network, NearestNetwork) and network.are_items_stale():
         raise ExportError(
             "Expected items whose vectors were written with the model whose query's tower is exported. "
             "Received: vectors of another training, which this tower's vectors cannot be compared "
             "with. Write them again with training.retrieval.write_item_vectors. If only the query's "
-            "tower was trained since: ServingOptions(other_fit=True)."
+            "tower was trained since: ServingOptions(other_fit=True), in a shell --option other_fit=True."
         )
 
 
