@@ -51,10 +51,10 @@ def inputs_of(layer: keras.Layer) -> Iterator[str]:
 
 
 def columns_of_inputs(model: keras.Model) -> dict[str, str]:
-    """The column of each named input; both inputs of a list have the same."""
+    """The column of each input, which several inputs of a list share; none of a model without inputs."""
     inputs = getattr(model, "input", None)
     if not isinstance(inputs, Mapping):
-        return {}
+        return {each.name: each.name for each in getattr(model, "inputs", None) or ()}
     return {
         node_of(tensor).operation.name: column
         for column, given in inputs.items()

@@ -282,8 +282,7 @@ def _expect_embedded(
     model: keras.Model, embedded: set[str], move: Callable[[str], tuple[Ids, Ids] | str]
 ) -> None:
     """Refuse ids that have moved and enter another layer than a table."""
-    columns = columns_of_inputs(model).values() or [each.name for each in model.inputs or ()]
-    for column in dict.fromkeys(columns):
+    for column in dict.fromkeys(columns_of_inputs(model).values()):
         ids = () if column in embedded else move(column)
         if isinstance(ids, tuple) and ids and not np.array_equal(*ids):
             raise TrainingError(

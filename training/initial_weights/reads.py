@@ -1,4 +1,4 @@
-"""What a layer reads of the columns of the data: the order that its weights have."""
+"""Columns of the data that reach a layer, in the order that its weights have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.table_sizes import columns_of_inputs
 
 
 class Reads(NamedTuple):
-    """What reaches the layer of a variable without another layer that has weights, but for tables.
+    """Columns that reach the layer of a variable without another layer that has weights, but for tables.
 
     Attributes:
         columns: the columns in the order of the model's inputs, each with the width of its vectors.
@@ -26,7 +26,7 @@ class Reads(NamedTuple):
 def reads_of(
     model: keras.Model, variables: Sequence[keras.Variable], widths: Mapping[str, Sequence[int]]
 ) -> list[Reads]:
-    """What the layer of each variable reads; nothing in a model that is not functional.
+    """The columns that reach the layer of each variable; none in a model that is not functional.
 
     Args:
         model: the model.
@@ -40,7 +40,7 @@ def reads_of(
         >>> reads_of(model, model.weights, {})[0].columns
         ["'b'", "'a'"]
     """
-    names = columns_of_inputs(model) or {each.name: each.name for each in model.inputs or ()}
+    names = columns_of_inputs(model)
     known = {id(variable) for variable in variables}
     found: dict[int, Reads] = {}
     for layer in layers_of(model):

@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,16 +153,18 @@ def test_eight_ensembles_start_and_answer(repository, tmp_path):
             np.testing.assert_array_equal(answer["probabilities"], [[1.0, 2.0]])
 
 
-def test_a_full_disk_of_temporary_files_is_named(tmp_path, full_disk):
+def test_a_full_disk_of_temporary_files_is_named(tmp_path, full_disk, monkeypatch):
     """It was an error of the module shutil, with a line for each file of the backend."""
-    python_model(tmp_path / "plain", WAITING % 1)
-    before = {*Path(tempfile.gettempdir()).glob("tritonserver-*")}
+    python_model(tmp_path / "models" / "plain", WAITING % 1)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     with full_disk(4_000), pytest.raises(ServerError) as raised:
-        TritonServer(tmp_path).start()
+        TritonServer(tmp_path / "models").start()
     assert str(raised.value).startswith(
         f"Expected to be able to write temporary files to {tempfile.gettempdir()}/tritonserver-"
     )
     assert "Received: [Errno 27] File too large" in str(raised.value)
     assert str(raised.value).endswith("permissions of the disk. Or set TMPDIR to another folder.")
     assert len(str(raised.value)) < 600
-    assert {*Path(tempfile.gettempdir()).glob("tritonserver-*")} <= before
+    assert not [*temporary.iterdir()]
