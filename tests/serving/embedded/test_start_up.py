@@ -156,15 +156,15 @@ def test_eight_ensembles_start_and_answer(repository, tmp_path):
 def test_a_full_disk_of_temporary_files_is_named(tmp_path, full_disk, monkeypatch):
     """It was an error of the module shutil, with a line for each file of the backend."""
     python_model(tmp_path / "models" / "plain", WAITING % 1)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    with full_disk(4_000), pytest.raises(ServerError) as raised:
-        TritonServer(tmp_path / "models").start()
+    # Not in tmp_path, whose length counts in the message.
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with full_disk(4_000), pytest.raises(ServerError) as raised:
+            TritonServer(tmp_path / "models").start()
+        assert not [*Path(temporary).iterdir()]
     assert str(raised.value).startswith(
-        f"Expected to be able to write temporary files to {tempfile.gettempdir()}/tritonserver-"
+        f"Expected to be able to write temporary files to {temporary}/tritonserver-"
     )
     assert "Received: [Errno 27] File too large" in str(raised.value)
     assert str(raised.value).endswith("permissions of the disk. Or set TMPDIR to another folder.")
     assert len(str(raised.value)) < 600
-    assert not [*temporary.iterdir()]
