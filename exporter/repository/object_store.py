@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -54,8 +55,11 @@ class StoredRepository:
         Raises:
             ExportError: there is one, or another export has begun and not ended.
         """
-        if (begun := self._begun(models)) is not None:
-            raise self._taken(models, begun)
+        lock = self._lock(models)
+        with _store_errors():
+            begun = lock in self._bucket.list(self._folder.key, deep=False)[0]
+        if begun:
+            raise self._taken(models)
         self._expect_none(models)
 
     def _expect_none(self, models: Sequence[str]) -> None:
@@ -86,7 +90,7 @@ class StoredRepository:
         Raises:
             ExportError: there are such models already, or the store cannot be written; nothing is left.
         """
-        taken = self._taken(models, self._begun(models) or ())
+        taken = partial(self._taken, models)
         reserved = self._bucket.reserved(self._lock(models), taken, " ".join(models))
         with _store_errors(), reserved as put:
             self._expect_none(models)
@@ -94,21 +98,11 @@ class StoredRepository:
             for file in in_order(repository, models):
                 put(self._key(file.relative_to(repository).as_posix()), file)
 
-    def _begun(self, models: Sequence[str]) -> list[str] | None:
-        """The models of an export that has begun and not ended, maybe for another runtime; None for none.
-
-        Keys that may list and write are enough, and then the mark says nothing of its models.
-        """
-        lock = self._lock(models)
-        with _store_errors():
-            if lock not in self._bucket.list(self._folder.key, deep=False)[0]:
-                return None
-        with suppress(WorkflowError):
-            return (self._bucket.note_of(lock) or "").split()
-        return []
-
-    def _taken(self, models: Sequence[str], begun: Sequence[str]) -> ExportError:
+    def _taken(self, models: Sequence[str]) -> ExportError:
         """The error if another export has begun; it names what that one has written by now."""
+        begun: list[str] = []  # the models of that one, maybe for another runtime
+        with suppress(WorkflowError):  # keys that may list and write are enough
+            begun = (self._bucket.note_of(self._lock(models)) or "").split()
         mark = f"aws s3 rm {quote(f'{self._bucket.root}/{self._lock(models)}')}"
         left = self._present([*dict.fromkeys([*begun, *models])])
         return ExportError(

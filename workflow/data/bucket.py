@@ -190,13 +190,13 @@ class Bucket:
 
     @contextmanager
     def reserved(
-        self, mark: str, taken: Exception, note: str = ""
+        self, mark: str, taken: Callable[[], Exception], note: str = ""
     ) -> Iterator[Callable[[str, Path], None]]:
         """Write objects while another one, the mark, excludes others; after an error none is left.
 
         Args:
             mark: key of the mark, which is removed at the end.
-            taken: the error if there is the mark already.
+            taken: makes the error if there is the mark already.
             note: text that the mark holds behind a word of its own, for `note_of`.
 
         Yields:
@@ -238,7 +238,7 @@ class Bucket:
         except FileNotFoundError:
             return None
 
-    def _reserve(self, mark: str, taken: Exception, note: str) -> None:
+    def _reserve(self, mark: str, taken: Callable[[], Exception], note: str) -> None:
         own = f"{secrets.token_hex(16)} {note}".encode()
         try:
             self.put(mark, own, new=True)
@@ -247,7 +247,7 @@ class Bucket:
             if self._holds(mark, own):
                 return
             if isinstance(error, FileExistsError):
-                raise taken from None
+                raise taken() from None
             raise
 
     def _holds(self, key: str, content: bytes) -> bool:

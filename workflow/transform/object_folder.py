@@ -52,13 +52,16 @@ def write_to_store(
         if is_url(path) and not has_magic(path) and is_below(url, path):
             raise inside_error(path, url)
     place = Objects(storage_options).path(url)
-    taken = WorkflowError(
-        f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "
-        f"and not ended. Wait for it. {if_killed(place)}."
-    )
+
+    def taken() -> WorkflowError:
+        return WorkflowError(
+            f"Expected a folder that no other transform writes to. Received: {url}, where one has begun "
+            f"and not ended. Wait for it. {if_killed(place)}."
+        )
+
     # First, since its files look like those of others.
     if (place / UNFINISHED).exists() and not (place / SCHEMA_FILE).exists():
-        raise taken
+        raise taken()
     if place.is_file():
         raise WorkflowError(
             f"Expected a folder. Received: {place}, which is an object. Write to a folder of another name."
