@@ -17,9 +17,10 @@ from workflow.schema.schema import Schema
 def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Schema) -> None:
     """Refuse computed columns whose values, for some requests, do not fit a dtype.
 
-    A cast would silently replace such values by the nearest one, on every runtime. For a column
-    that is passed through, the client checks the dtype (narrow_inputs.py) if it is an integer type:
-    in a float input, nulls could not be distinguished from NaN.
+    On every runtime, a cast would silently replace such values by the nearest one that fits. A column
+    that is passed through is not checked here if its narrower dtype is an integer type: then the client
+    checks its values (narrow_inputs.py). A float input could not be checked so, since its nulls could not
+    be told from NaN.
 
     Args:
         outputs: the workflow's columns for the network, each with its assigned dtype and the dtype

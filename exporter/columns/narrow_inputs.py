@@ -18,8 +18,8 @@ from workflow.schema.schema import Schema
 def narrow_inputs(program: Program, dtypes: Mapping[str, str]) -> Program:
     """Give a column of integers that reaches the network unchanged the network's own dtype.
 
-    An int64 input that is passed on as int32 would be saturated. As an int32 input it cannot hold
-    such a value on any runtime: the client refuses the value and names its row.
+    If the input stayed int64 and were passed on as int32, its values would be saturated. As an int32
+    input it cannot hold a larger value on any runtime: the client refuses the value and names its row.
 
     Args:
         program: the preprocessing.

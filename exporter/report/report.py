@@ -52,7 +52,7 @@ class ExportReport(metaclass=OwnNames):
     """The result of an export; printing it shows the plan, and a notebook shows it as a page.
 
     Attributes:
-        repository: the model repository; a text if it is in an object store.
+        repository: the model repository, a path; a string if it is in an object store.
         plan: the models, with their casts and columns.
         generation: the hash of this export's content, which every config contains.
         proof: the golden rows that the written files answered as the workflow and the network do.
@@ -60,9 +60,10 @@ class ExportReport(metaclass=OwnNames):
         memory: the estimated bytes of an instance of each model, by the model's name.
         published: False if nothing has changed, so that the published version stays.
         spare: tables with more rows than their columns have ids, in words.
-        recall: of an index behind `NearestItems`, the share of the k nearest items that it finds, by
-            the queries with which that was measured.
-        changes: the columns to which clients of the version before have to be adapted, in words.
+        recall: the share of the k nearest items that the index of a `NearestItems` finds, by the kind
+            of queries with which it was measured.
+        changes: the columns that have changed since the previous version, to which its clients have to
+            be adapted, in words.
 
     Example:
         >>> Path("report.html").write_text(report.to_html())  # doctest: +SKIP

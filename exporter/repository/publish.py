@@ -5,9 +5,9 @@ it. A step with another config becomes a separate model, whose name ends with th
 only file that is rewritten while a server may read it is the config of the model that clients use.
 It is replaced last, and names the versions of the steps.
 
-Files are first in a staging folder, with a journal of the planned moves. After an error, or after a
-kill by the next export, the moved files are removed again; the repository serves the old version or
-the new one, whenever the process is killed.
+Files are first in a staging folder, with a journal of the planned moves. After an error the moved files
+are removed at once, after a kill by the next export. Whenever the process is killed, the repository
+serves either the old version or the new one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BEFORE, AFTER = ".before.pbtxt", ".after.pbtxt"
 
 
 def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
-    """Check that the version is the newest, and that no name belongs to another kind of model.
+    """Check that the version is new, and that no name belongs to another kind of model.
 
     Args:
         repository: the model repository; may be missing.
@@ -253,7 +253,7 @@ def recover(repository: Path, name: str) -> None:
 
 
 def _is_after(config: Path, stage: Path) -> bool:
-    """Whether a published config is the one of the staged export."""
+    """Whether a published config is that of the staged export."""
     return config.exists() and config.read_bytes() == (stage / AFTER).read_bytes()
 
 

@@ -1,8 +1,9 @@
 """Cutting of blocks of rows into batches.
 
-The rows of an epoch are one stream, chunk after chunk, and batches are consecutive runs of it. So
-the plan alone says which rows a batch holds, which makes resuming cheap. Where the batch size is a
-multiple of 64, a batch is a set of views into its block and nothing is copied.
+A source puts the rows of an epoch into the order of its batches: in order, chunk after chunk; shuffled,
+as loader/order/mixing.py deals them. Batches are then consecutive runs of a block. So the plan alone
+says which rows a batch holds, which makes resuming cheap. Where the batch size is a multiple of 64, a
+batch is a set of views into its block and nothing is copied.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Dense:
-    """A column with one row of the array for each row of the batch: shape (rows, width)."""
+    """A column as an array (rows, width), one row of it for each row of the block."""
 
     array: Array
 
@@ -82,7 +83,7 @@ def aligned_copy(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows in memory from which whole batches are cut; only an epoch's last batch may be short."""
+    """Rows in memory, cut into whole batches; only the last batch of an epoch may be short."""
 
     columns: Sequence[Dense | Ragged]
 

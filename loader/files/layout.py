@@ -100,9 +100,9 @@ def resolve_names(
 ) -> Names:
     """Roles of columns (categorical, continuous, label) as named, or else as the schema tags them.
 
-    Tags give the features only when neither names nor feature columns are given, and the labels
-    only when `label_names` is None; `label_names=[]` means no labels. A label is no feature, whatever
-    its tags say.
+    Tags determine the features only if neither names nor feature columns are given, and the labels only
+    if `label_names` is None; `label_names=[]` means no labels. A label is never a feature, whatever its
+    tags say.
 
     Raises:
         LoaderError: names and feature columns together, neither names nor tags, or a name twice.

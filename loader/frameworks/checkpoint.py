@@ -44,7 +44,7 @@ _DECIDING = (
 _COUNTS = ("best_epoch", "wait", "cooldown_counter")
 # Bytes that HDF5 adds to a file and to each variable, at most.
 _HDF5, _HDF5_VARIABLE = 65_536, 4_096
-# A truth of its own, to tell the end of an epoch from the end that another callback asks for.
+# A true value for `stop_training`, which tells the end of an epoch from a stop that another callback wants.
 _END_OF_EPOCH = "the data of the epoch is used up"
 
 
@@ -55,32 +55,33 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     synced under a new name, and one rename then publishes them together with the position. Both
     carry checksums, so that a changed byte is refused. The position is that of the batches the
     model was trained on, even where Keras reads ahead (with `class_weight`, or on several devices).
-    Put it last among the callbacks, so that it saves what they decide after an epoch.
+    Put this callback last, so that it saves what the others decide after an epoch.
 
-    `fit` with `steps_per_epoch` has to train on `loader.repeat()`, mapped or not: its epochs differ
-    from the loader's, and training resumes in the middle of both.
+    With `steps_per_epoch`, `fit` has to train on `loader.repeat()`, mapped or not: the epochs of `fit`
+    then differ from the loader's, and training resumes in the middle of both.
 
     Args:
         loader: the data of `fit`: a loader as it is, mapped, repeated or distributed.
         folder: where to write; created if missing.
         save_freq: "epoch", or a number of batches after which to save as well.
-        writes: whether to save at all. Of several workers with equal weights, one does; all of them
-            restore what it saved, since they take the position of any one.
-        saving: a context of the model in which it is saved, which every worker enters:
-            `training.whole_tables`, which `training.train` uses, where tables are divided among them.
-        callbacks: the other callbacks of `fit`, of which the counts, best values and best weights of
+        writes: whether to save at all. Of several workers with equal weights, one saves; all of them
+            restore what it saved, since any worker's position is the position of all.
+        saving: makes a context of the model in which it is saved; every worker enters it. Where tables
+            are divided among workers it is `training.whole_tables`, as `training.train` passes it.
+        callbacks: the other callbacks of `fit`. The counts, best values and best weights of
             `EarlyStopping`, `ReduceLROnPlateau` and `ModelCheckpoint` are saved. `training.train`
             passes its own.
-        settings: further settings of `fit` without which a resumed run is another one, by their names, as
-            values of JSON. `training.train` passes class_weight and loss_weights.
-        validation: the `validation_data` of `fit`: of a loader, mapped or not, the next epoch is saved, so
-            that a shuffled one goes on with the rows that it would have had. `training.train` passes its own.
+        settings: further settings of `fit`, by name, as JSON values: if one has changed, a run does not
+            resume. `training.train` passes class_weight and loss_weights.
+        validation: the `validation_data` of `fit`. If it is a loader, mapped or not, its next epoch is
+            saved too, so that a shuffled one continues with the rows that it would have had.
+            `training.train` passes its own.
 
     Attributes:
         writes: whether it saves at all.
-        saving: the context.
-        callbacks: the other callbacks.
-        settings: the further settings.
+        saving: makes the context in which the model is saved.
+        callbacks: the other callbacks of `fit`.
+        settings: further settings of `fit`.
         validation: the validation data.
 
     Raises:
@@ -144,18 +145,18 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     @property
     def rows_before(self) -> float:
-        """A worker's share of the rows of this epoch that all trained on before an interruption."""
+        """The rows of this epoch that all workers trained on before an interruption, divided by their number."""
         return self._rows_before / self._loader.global_size
 
     @property
     def restored_sum(self) -> str:
-        """The checksum of the weights that `restore` has loaded; "" before, and if there was no checkpoint."""
+        """The checksum of the weights that `restore` has loaded; "" if it has loaded none."""
         return "" if self._restored is None else str(self._restored["sum_of_weights"])
 
     def restore(self, model: keras.Model) -> int:
         """Load the last checkpoint into a built, compiled model and the loader.
 
-        The learning rate is that of the checkpoint, unless the model has another one than when the run began.
+        The learning rate is that of the checkpoint, unless the model's initial one has changed since.
 
         Returns:
             The `initial_epoch` for `fit`; 0 if there is no checkpoint, and one beyond all epochs if one
@@ -243,7 +244,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             ) from error
 
     def _load_weights(self, model: keras.Model, content: Mapping[str, Any]) -> None:
-        """Load those of the best epochs for the callbacks that give them back, and then the last ones."""
+        """Load the weights of the best epochs, for callbacks that restore them, and then the last ones."""
         for saved in _files(content):
             self._load(model, saved)
             for name, best in self._best.items():
@@ -349,8 +350,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if self._steps < self.params["steps"] and self._is_epoch_done():
             self.model.stop_training = self.model.stop_training or _END_OF_EPOCH
         is_due = self._every is not None and self._since_saved >= self._every
-        # A finished epoch is saved once its end has been validated and counted; one that a callback has
-        # stopped before that, since it is counted when the rest of it has been trained on.
+        # A finished epoch is saved in `on_epoch_end`, once it is validated and counted. An epoch that a
+        # callback has stopped is saved here: it counts when the rest of it has been trained on.
         if (is_due or self.model.stop_training) and not self._is_epoch_done():
             self._save()
 
@@ -391,7 +392,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         return batches * self._loader.batch_size * self._loader.global_size
 
     def _batches_a_step(self) -> int:
-        """One batch; or one for each replica, where `loader.distribute` feeds several."""
+        """The batches of a step: one, or one for each replica that `loader.distribute` feeds."""
         steps, usual = self.params["steps"], len(self._loader)
         if steps == usual or (steps is not None and self._trail.repeats):
             return 1
@@ -454,7 +455,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             )
 
     def _expect_room(self) -> None:
-        """Check the room for the weights: HDF5, after an error of writing, ends the process with a crash."""
+        """Check that the weights have room: HDF5 crashes the process after a failed write."""
         optimizer = _optimizer_of(self.model)
         saved = [*self.model.variables, *(optimizer.variables if optimizer else ())]
         saved += self.model.metrics_variables
@@ -540,7 +541,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _optimizer_of(model: keras.Model) -> Any:
-    """A model's optimizer; of one that scales the loss the inner one."""
+    """A model's optimizer; the inner one, if it scales the loss."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
 
@@ -563,9 +564,9 @@ def learning_rate(model: keras.Model) -> float | None:
 
 
 def _metrics_of(model: keras.Model) -> dict[str, keras.Variable]:
-    """The state of a model's metrics, by its place, as those of several outputs may have equal paths.
+    """The state of a model's metrics, by place and path, since metrics of several outputs may share a path.
 
-    Keras numbers the metrics of a process, as "auc_1".
+    Without the numbers that Keras gives to the metrics of a process, such as "auc_1".
     """
     return {
         f"{place} {_NUMBER.sub('', variable.path)}": variable

@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pieces with one order of their rows, and the run of rows in that order that is wanted.
+    """Pieces whose rows are shuffled together, and the run of rows in that order that is wanted.
 
     Attributes:
         pieces: the pieces to read.
@@ -71,7 +71,7 @@ class Share:
     rank: int = 0
 
     def rows(self, total: int) -> int:
-        """The number of rows that each rank gets: the same for all, so that some get one row twice."""
+        """The number of rows that each rank gets: equal for all, so some ranks get one row twice."""
         return -(-total // self.size)
 
     def bounds(self, total: int) -> tuple[int, int]:

@@ -1,13 +1,13 @@
 """Mixing: the rows of several chunks in each batch.
 
-The rows of a chunk are in an order of their own, and a batch takes a run of rows from each of several
-chunks: at least `width` of them, in proportion to their rows. The chunks of a batch are a window that
-slides over the epoch. The first `width` chunks begin together; then one chunk begins and one ends at a
-time, so that no batch is the last of all its chunks; and the last `width` chunks end together. Fewer
-than 2 x `width` chunks are mixed wholly.
+Each chunk's rows are shuffled, and a batch takes a run of rows from each of several chunks: from at least
+`width` of them, in proportion to their rows. The chunks of a batch are a window that slides over the
+epoch. The first `width` chunks begin together; then one chunk begins and one ends at a time, so that no
+batch is the last of all its chunks; and the last `width` chunks end together. If there are fewer than
+2 x `width` chunks, each batch draws from all of them.
 
-This is arithmetic on numbers of rows. So a position in an epoch is a number of batches, and the rows
-that are left after it are runs as well.
+All of this is arithmetic on numbers of rows. So a position in an epoch is a number of batches, and the
+rows that are left after it are runs as well.
 """
 
 from __future__ import annotations

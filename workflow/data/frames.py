@@ -1,4 +1,4 @@
-"""Frames of other libraries as Polars frames, column by column if some cannot be read."""
+"""Frames of other libraries as Polars frames, read column by column if some columns cannot be read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REFUSED = (
     *("datetime64[Y", "datetime64[M", "datetime64[W"),
 )
 _CATEGORY = "category of "
-# Values that a column can have as elements of a list, or of an array of objects.
+# Types of the elements that a list, or an array of objects, can hold.
 _HELD = (
     bool,
     int,
@@ -58,7 +58,7 @@ _HELD = (
     type(None),
 )
 _NOT_HELD = (np.complexfloating, np.void)
-# The types that are one in a list; a bool is no int there, and a datetime no date.
+# Types that count as one kind in a list; a bool is not an int there, nor a datetime a date.
 _KINDS: Mapping[type, tuple[type, ...]] = {
     bool: (bool, np.bool_),
     int: (int, np.integer),
@@ -85,12 +85,12 @@ _IN_UTC = (
     "the hours of a zone."
 )
 
-# A frame, and the columns that it lacks: an error's text by the column's name.
+# A frame, and for each column that could not be read the text of its error.
 Frame = tuple[pl.LazyFrame, dict[str, str]]
 
 
 def read_frame(data: Any) -> Frame:
-    """A frame, or a dict of columns, of any library.
+    """Read a frame of any library, or a dict of columns.
 
     Args:
         data: a Polars or pandas frame, a dict of columns, an Arrow table, record batch or reader,
@@ -179,8 +179,8 @@ def _listed(values: Sequence[Any]) -> Any:
     Polars would confuse the units of times, and take the type of the first number.
 
     Raises:
-        TypeError: times with and without a zone, of which Polars would drop the zone, numpy's
-            complex numbers, of which it would drop the imaginary part, or values of several types.
+        TypeError: times with and without a zone, whose zone Polars would drop; numpy's complex numbers,
+            whose imaginary part it would drop; or values of several types.
     """
     kinds = set(map(type, values))
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
@@ -197,7 +197,7 @@ def _listed(values: Sequence[Any]) -> Any:
 
 
 def _lists(rows: Sequence[Any]) -> Any:
-    """Lists of one type; Polars would cast all of them to the type of the first, 2.5 to 2.
+    """Lists of one type. Polars would cast all of them to the type of the first one: 2.5 to 2.
 
     Raises:
         TypeError: they hold values of several types, other than integers and floats.
@@ -212,10 +212,10 @@ def _lists(rows: Sequence[Any]) -> Any:
 
 
 def _are_floats(types: set[type]) -> bool:
-    """Whether values are floats of several types, or beside integers, of which Polars takes the first.
+    """Whether values mix float types, or floats and integers, where Polars would take the first type.
 
     Raises:
-        TypeError: they are of several other types.
+        TypeError: the values are of several types other than these.
     """
     types = types - {type(None)}
     kinds = {_kind(type_) for type_ in types}
@@ -228,7 +228,7 @@ def _are_floats(types: set[type]) -> bool:
 
 
 def _are_of_numpy(types: set[type]) -> bool:
-    """Whether Polars would take numpy's values for another type: of several ones, and truth values."""
+    """Whether Polars would misread the type of numpy's values: of several types together, and of bools."""
     types = types - {type(None)}
     some = any(issubclass(type_, np.generic) for type_ in types)
     return some and (len(types) > 1 or np.bool_ in types)
@@ -242,7 +242,7 @@ def _of_python(row: Any) -> Any:
 
 
 def _times(row: Any) -> Any:
-    """A list of times; of numpy's Polars would take the numbers, whatever their unit."""
+    """A list of times. Of numpy's times Polars would take the numbers, whatever their unit."""
     if isinstance(row, pl.Series) and row.dtype == pl.Datetime:
         return row.dt.cast_time_unit("us")
     if not isinstance(row, np.ndarray) or row.dtype == object:
@@ -264,7 +264,7 @@ def _types(row: Any) -> set[type]:
 
 
 def _kind(type_: type) -> type:
-    """Python's type for those of other libraries; a type without one is its own."""
+    """Python's type for a type of another library; any other type stands for itself."""
     return next((kind for kind, types in _KINDS.items() if issubclass(type_, types)), type_)
 
 
@@ -292,7 +292,7 @@ def _pandas_type(dtype: Any) -> str:
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
     made = pl.DataFrame(pl.from_pandas(frame))
-    # Objects that are all None, which Polars takes for strings, have no type: it is that of the fit.
+    # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
     objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
     untyped = [name for name in objects if made[name].null_count() == made.height]
     return made.with_columns(pl.col(untyped).cast(pl.Null))
