@@ -14,6 +14,7 @@ import numpy as np
 from loader.errors import LoaderError
 from loader.files.parquet_files import ReadableFiles
 from loader.order.epoch_plan import Share
+from workflow.schema.python_number import whole_number
 from workflow.schema.schema import Schema
 
 
@@ -56,7 +57,7 @@ def check_counts(**counts: Any) -> list[int]:
     Raises:
         LoaderError: names the argument.
     """
-    return [_whole(name, value, 1) for name, value in counts.items()]
+    return [whole_number(name, value, 1, LoaderError) for name, value in counts.items()]
 
 
 def check_flags(**flags: Any) -> None:
@@ -81,14 +82,6 @@ def check_schema(schema: Any) -> None:
             "Expected schema as a Schema, such as workflow.output_schema. "
             f"Received: {schema!r:.200}."
         )
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise LoaderError(
-            f"Expected {name} as a whole number of at least {least}. Received: {value!r}."
-        )
-    return int(value)
 
 
 def check_timeout(seconds: Any) -> None:
@@ -119,7 +112,7 @@ def make_seed(seed: Any, seed_fn: Any) -> int:
         raise LoaderError(
             f"Expected seed_fn as a function that returns a seed. Received: {seed_fn!r}."
         )
-    return secrets.randbits(32) if seed is None else _whole("seed", seed, 0)
+    return secrets.randbits(32) if seed is None else whole_number("seed", seed, 0, LoaderError)
 
 
 def call_seed_fn(seed_fn: Callable[[], Any]) -> int:
@@ -128,7 +121,7 @@ def call_seed_fn(seed_fn: Callable[[], Any]) -> int:
     Raises:
         LoaderError: the function returns something other than a whole number of at least 0.
     """
-    return _whole("the result of seed_fn", seed_fn(), 0)
+    return whole_number("the result of seed_fn", seed_fn(), 0, LoaderError)
 
 
 def make_share(

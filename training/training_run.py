@@ -29,7 +29,7 @@ from training.run.event_log import EventLog
 from training.run.failures import explained
 from training.run.label_check import output_names, output_widths
 from training.run.label_values import LabelValues
-from training.run.names import check_objects, compile_settings, whole_number
+from training.run.names import check_objects, compile_settings
 from training.run.progress import EpochLines
 from training.run.single_numbers import single_numbers
 from training.run.softmax_check import check_softmax
@@ -38,7 +38,7 @@ from training.run.table_check import check_fits, check_tables
 from training.run.watch import Watch
 from training.split import compile_model, is_splittable
 from training.split.refusals import expect_one_loss
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import python_number, whole_number
 
 
 def train(
@@ -158,9 +158,11 @@ def train(
         val_loss  0.5633
     """
     check_objects(model, callbacks)
-    epochs = whole_number("epochs", epochs)
+    epochs = whole_number("epochs", epochs, 1, TrainingError)
     if steps_per_execution is not None:
-        steps_per_execution = whole_number("steps_per_execution", steps_per_execution)
+        steps_per_execution = whole_number(
+            "steps_per_execution", steps_per_execution, 1, TrainingError
+        )
     warn_if_not_servable(model)
     expect_one_loss(model, loss)
     metrics = check_softmax(model, loss, metrics)

@@ -11,7 +11,7 @@ from exporter.plan.model_spec import Queue
 from exporter.plan.runtime import AUTO, RUNTIMES, RuntimeKind
 from exporter.plan.server_opsets import newest_opsets
 from workflow.schema.own_names import OwnNames
-from workflow.schema.python_number import make_fields_plain
+from workflow.schema.python_number import make_fields_plain, whole_number
 from workflow.wire.request_rules import LIMITS
 
 PROOFS = ("process", "server", "auto")
@@ -146,10 +146,10 @@ class ServingOptions(metaclass=OwnNames):
         _expect_flags({f.name: getattr(self, f.name) for f in fields(self) if f.type == "bool"})
         for smallest, names in _COUNTS.items():
             for name in names:
-                _expect_count(name, getattr(self, name), smallest)
+                whole_number(name, getattr(self, name), smallest, ExportError)
         for name in ("keep_versions", *LIMITS):
             if getattr(self, name) is not None:
-                _expect_count(name, getattr(self, name), 1)
+                whole_number(name, getattr(self, name), 1, ExportError)
         newest_opsets(self.onnxruntime)
         _expect_memory(self.server_memory_gb)
         if not isinstance(self.columns, Mapping) or not all(
@@ -279,10 +279,3 @@ def _is_of_names(column: object) -> bool:
     """Whether it is a name, or a list of some."""
     names = column if isinstance(column, list | tuple) else [column]
     return bool(names) and all(isinstance(name, str) for name in names)
-
-
-def _expect_count(name: str, count: object, smallest: int) -> None:
-    if type(count) is not int or count < smallest:
-        raise ExportError(
-            f"Expected {name} as a whole number from {smallest}. Received: {count!r}."
-        )

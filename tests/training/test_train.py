@@ -191,7 +191,7 @@ def test_no_data_and_no_epochs_are_refused(model, narrow):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 1.5}, "epochs as a whole number from 1. Received: epochs=1.5"),
+        ({"epochs": 1.5}, "epochs as a whole number from 1. Received: 1.5"),
         ({"epochs": "2"}, "Received: epochs='2'"),
         ({"steps_per_execution": 0}, "steps_per_execution as a whole number from 1"),
         ({"optimizer": None}, "an optimizer and a loss. Received: optimizer=None"),

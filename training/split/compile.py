@@ -23,7 +23,7 @@ from training.split.exchange import Exchange
 from training.split.precision import policy_of
 from training.split.refusals import expect_one_loss, expect_scalable, expect_state
 from training.split.step import SplitStep, cut_for_training
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import python_number, whole_number
 
 _SPARSE = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
 
@@ -190,11 +190,7 @@ def _expect_own_options(options: Mapping[str, Any], *, split: bool) -> None:
             "split=False to debug a layer or a loss."
         )
     steps = options.get("steps_per_execution", 1)
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise TrainingError(
-            "Expected steps_per_execution as a whole number from 1. Received: "
-            f"steps_per_execution={steps!r}."
-        )
+    whole_number("steps_per_execution", steps, 1, TrainingError)
 
 
 def _expect_rows_alone(workers: Workers, optimizer: keras.Optimizer, precision: str) -> None:
