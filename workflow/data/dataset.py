@@ -22,6 +22,7 @@ from workflow.schema.tags import fits_of, other_fits
 from .object_stores import Objects, expect_whole, is_url
 from .objects import PARQUET, AnyPath, ObjectPath, state_of
 from .partition_keys import Key, keys_in
+from .table_formats import expect_no_tables
 
 # Written last: its presence makes the files that it names a data set.
 SCHEMA_FILE = "_schema.json"
@@ -197,7 +198,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
 
     Raises:
         WorkflowError: no file matches, a transform into a folder has not ended, a folder holds
-            files other than those of its data set, or links name a file twice.
+            files other than those of its data set or is a table's of Delta Lake, Iceberg or Hudi, or links
+            name a file twice.
 
     Example:
         >>> import polars as pl
@@ -220,6 +222,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
             'or a glob pattern (of CSV: "folder/*.csv"); names that begin with "." or "_" are ignored.'
         )
     _expect_one_kind(str(path), found)
+    if not root.is_file():
+        expect_no_tables(file.path for file in found if file.rows is None)
     expect_once(str(path), ((file.path, file.keys) for file in found))
     return found
 

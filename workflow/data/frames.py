@@ -79,6 +79,13 @@ _REMEDIES = {
     "category": 'Convert it in pandas: {column} = {column}.astype("string").',
 }
 
+# Ways to the rows of tables that are not read as they are, by the names of their types.
+_ROWS = {
+    "DeltaTable": "polars.scan_delta(table)",
+    "Dataset": "polars.scan_pyarrow_dataset(dataset)",
+    "Table": "polars.scan_iceberg(table)",
+    "DataScan": "its rows, scan.to_arrow()",
+}
 _PLAIN = "numbers, booleans, strings, dates or lists of those."
 _IN_UTC = (
     'Convert its times to UTC, in pandas with .dt.tz_convert("UTC"); DatePart(time_zone=...) then takes '
@@ -131,6 +138,8 @@ def _no_table(data: Any) -> WorkflowError:
         remedy = " Pass series.to_frame()."
     elif (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.Series):
         remedy = SERIES_ADVICE
+    elif way := next((_ROWS[t.__name__] for t in type(data).__mro__ if t.__name__ in _ROWS), None):
+        remedy = f" Pass {way}."
     return WorkflowError(
         "Expected paths of parquet, CSV or TSV, a Polars or pandas frame, an Arrow table or stream, or a dict of "
         f"columns. Received: {received}.{remedy}"

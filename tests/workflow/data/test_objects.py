@@ -59,6 +59,15 @@ def test_objects_are_found_and_read_like_files(link, raw, place):
     assert link.count("list-type") == (2 if place in ("/*", "/day=*-02") else 1)
 
 
+@pytest.mark.parametrize("place", ["", "/*/*.parquet"])
+def test_the_folder_of_a_table_with_a_log_is_refused_in_a_store(link, raw, place):
+    (raw / "_delta_log").mkdir()
+    (raw / "_delta_log" / "0.json").write_text("{}")
+    url = link.put_folder(raw, "table")
+    with pytest.raises(WorkflowError, match=f"Received: {url}, a Delta table, whose files"):
+        Source.of(url + place, storage_options=link.options)
+
+
 def test_a_folder_whose_name_is_also_a_pattern_is_read(link, raw):
     url = link.put_folder(raw, "clicks[1]")
     assert_frame_equal(read(url, link.options), read(raw.rename(raw.parent / "clicks[1]")))

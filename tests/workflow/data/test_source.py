@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -167,6 +168,15 @@ def test_values_that_no_column_has_are_named(kind):
         for use in (Workflow("x").fit, fitted.transform):
             with pytest.raises(WorkflowError, match=f"'x' as numbers, .*Received: {received}"):
                 use(frame)
+
+
+def test_a_data_set_of_pyarrow_is_refused_with_a_frame_of_it(tmp_path):
+    pl.DataFrame({"x": [1, 2]}).write_parquet(tmp_path / "x.parquet")
+    data = pyarrow.dataset.dataset(tmp_path)
+    with pytest.raises(WorkflowError, match=r"Pass polars\.scan_pyarrow_dataset\(dataset\)\."):
+        Workflow("x").fit(data)
+    found = Workflow("x").fit_transform(pl.scan_pyarrow_dataset(data)).collect()
+    assert found["x"].to_list() == [1, 2]
 
 
 def test_an_array_is_no_table_and_says_how_to_make_one():
