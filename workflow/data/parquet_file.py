@@ -26,6 +26,10 @@ from .frames import (
 from .objects import AnyPath, ObjectPath, for_each, listed_again, state_now, state_of
 from .partition_keys import Key
 
+# The last bytes of a file whose footer is encrypted too.
+_ENCRYPTED = b"PARE"
+# Bytes of the signature of a footer that is not, though columns are: a nonce and a tag.
+_SIGNATURE = 28
 # Schemas that are remembered; files of that many kinds may alternate.
 _KINDS = 8
 # The columns, the error texts of columns that are not read, and those of columns that cuDF does not read.
@@ -136,7 +140,7 @@ class ParquetFile(NamedTuple):
         try:
             size, changed = state_of(path)
             raw, checksums = read_footer(path)
-            footer = pq.read_metadata(io.BytesIO(raw))
+            footer = _decoded(path, raw)
             columns = (schemas or FooterSchemas()).of(footer, raw)
             groups = tuple(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
         except WorkflowError:
@@ -214,6 +218,24 @@ def expect_unchanged(files: Sequence[ParquetFile]) -> None:
     # A list may be older than the object.
     unsure = [f for path, f in objects.items() if known.get(path) != (f.size, f.changed)]
     for_each(ParquetFile.expect_unchanged, unsure)
+
+
+def _decoded(path: AnyPath, raw: bytes) -> pq.FileMetaData:
+    """A footer in pyarrow's form, which ends the process when it is asked about an encrypted column.
+
+    Raises:
+        WorkflowError: columns are encrypted.
+    """
+    encrypted = raw.endswith(_ENCRYPTED)
+    if not encrypted:
+        footer = pq.read_metadata(io.BytesIO(raw))
+        encrypted = len(raw) - len(MAGIC) - 8 == footer.serialized_size + _SIGNATURE
+    if encrypted:
+        raise WorkflowError(
+            f"{path} cannot be read as parquet: it is encrypted. Decrypt it first: "
+            "pyarrow.parquet.read_table(path, decryption_properties=...) gives a table to pass."
+        )
+    return footer
 
 
 # Polars' readers by the first bytes of a file.

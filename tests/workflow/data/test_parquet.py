@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import os
 import re
@@ -13,6 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from damaged import damage_rows
+from pyarrow.parquet.encryption import (
+    CryptoFactory,
+    EncryptionConfiguration,
+    KmsClient,
+    KmsConnectionConfig,
+)
 
 from loader import KerasSequenceLoader, LoaderError
 from workflow import Workflow, WorkflowError, ops
@@ -183,6 +190,30 @@ def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(
     command = str(error.value).partition("in a shell: ")[2]
     subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)  # noqa: S602 - our own text
     assert Workflow(IDS).fit_transform(tmp_path / "orders.parquet").collect().height == 1
+
+
+class Keys(KmsClient):
+    """Wraps keys in nothing."""
+
+    def wrap_key(self, key_bytes, _):
+        return base64.b64encode(key_bytes)
+
+
+@pytest.mark.parametrize("reads_footer", [True, False])
+def test_an_encrypted_file_is_told(two, reads_footer):
+    settings = EncryptionConfiguration(
+        footer_key="a", column_keys={"b": ["userId"]}, plaintext_footer=reads_footer
+    )
+    secret = CryptoFactory(lambda _: Keys()).file_encryption_properties(
+        KmsConnectionConfig(), settings
+    )
+    table = pq.read_table(two / "a.parquet")
+    pq.write_table(table, two / "b.parquet", encryption_properties=secret)
+    text = "b.parquet cannot be read as parquet: it is encrypted. Decrypt it"
+    with pytest.raises(WorkflowError, match=text):
+        Workflow(IDS).fit(two)
+    with pytest.raises(LoaderError, match=text):
+        KerasSequenceLoader(two, 100, cont_names=["price"])
 
 
 def test_a_link_to_nowhere_is_named(two):
