@@ -42,6 +42,8 @@ _NOT_OF_FILES = (
 _OF_STORES = "object-store error"
 # The types beside int64 and float64 of a column that may be int64.
 _WITH_FLOATS = {pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Float64}
+# The last time that Polars holds as nanoseconds.
+_LAST = 2**63 - 1
 # Casts that one scan may do to unify types; fewer than `common_type` allows.
 _CASTS = pl.ScanCastOptions(
     integer_cast=["upcast", "allow-float"],
@@ -365,6 +367,37 @@ class ParquetTable:
             WorkflowError: names the file.
         """
         expect_unchanged(self.files)
+
+    def expect_times(self) -> None:
+        """Refuse times of INT96 that Polars does not hold, and takes for the last one that it does.
+
+        Spark writes INT96 by default, and often 9999-12-31 in it. The table's columns of it are read.
+
+        Raises:
+            WorkflowError: names column and file; or a file is damaged, or has changed since it was listed.
+        """
+        for name in self.schema:
+            files = [file for file in self.files if name in file.int96]
+            if not files or not self._has_last(name, files):
+                continue
+            path = next(file.path for file in files if self._has_last(name, [file]))
+            raise WorkflowError(
+                f"Expected times from 1677 to 2262 in column {name!r} of {path}, since INT96 is read as "
+                "nanoseconds. Received: another one, or the very last. Write microseconds, in Spark with "
+                "spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS, or pass pyarrow.parquet."
+                'read_table(path, coerce_int96_timestamp_unit="us").'
+            )
+
+    def _has_last(self, name: str, files: Sequence[ParquetFile]) -> bool:
+        """Whether a column of nanoseconds in some files has the last of all times."""
+        times = copy.copy(self)
+        times.files, times.schema = list(files), {name: files[0].schema[name]}
+        is_list = isinstance(times.schema[name], pl.List)
+        with data_errors("The data cannot be read", times):
+            values = times.scan()
+            values = values.explode(name, empty_as_null=True) if is_list else values
+            last = values.filter(pl.col(name).to_physical() == _LAST).head(1)
+            return not last.collect(engine="streaming").is_empty()
 
     def expect_sound(self) -> None:
         """Check all pages of the table's columns that have checksums.

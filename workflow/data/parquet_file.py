@@ -32,8 +32,9 @@ _ENCRYPTED = b"PARE"
 _SIGNATURE = 28
 # Schemas that are remembered; files of that many kinds may alternate.
 _KINDS = 8
-# The columns, the error texts of columns that are not read, and those of columns that cuDF does not read.
-Columns = tuple[dict[str, pl.DataType], dict[str, str], dict[str, str]]
+# The columns, the error texts of columns that are not read, those of columns that cuDF does not read, and
+# the names of columns of INT96.
+Columns = tuple[dict[str, pl.DataType], dict[str, str], dict[str, str], frozenset[str]]
 
 
 class _ColumnTypeError(TypeError):
@@ -67,26 +68,37 @@ class FooterSchemas:
                     raise _ColumnTypeError(text) from error
                 raise
         unread |= {n: extension_error(n, str(t)) for n, t in schema.items() if not is_held(t)}
-        columns = schema, unread, _unread_by_cudf(footer, schema)
+        times = (pl.Datetime("ns"), pl.List(pl.Datetime("ns")))
+        int96 = frozenset(_stored_as(footer, "INT96", schema, times))
+        columns = schema, unread, _unread_by_cudf(footer, schema), int96
         self._known = [(footer, columns), *self._known[: _KINDS - 1]]
         return columns
 
 
 def _unread_by_cudf(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> dict[str, str]:
     """Columns of uint32 that are stored as int64, as in pyarrow's files until version 6: cuDF keeps int64."""
-    names = [name for name, dtype in schema.items() if dtype in (pl.UInt32, pl.List(pl.UInt32))]
-    leaves = [footer.schema.column(n) for n in range(len(footer.schema))] if names else []
-    wide = [
-        leaf.path if leaf.max_repetition_level == 0 else leaf.path.rsplit(".", 2)[0]
-        for leaf in leaves
-        if leaf.physical_type == "INT64"
-    ]
     return {
         name: f"cuDF reads column {name!r} as int64, since parquet's version 1.0 has no uint32. Write the "
         "file again with version 2.4 or later, or read it on the CPU."
-        for name in names
-        if name in wide
+        for name in _stored_as(footer, "INT64", schema, (pl.UInt32(), pl.List(pl.UInt32)))
     }
+
+
+def _stored_as(
+    footer: pq.FileMetaData,
+    physical: str,
+    schema: dict[str, pl.DataType],
+    types: Sequence[pl.DataType],
+) -> list[str]:
+    """The columns of some types that a file holds as one of parquet's own types."""
+    names = [name for name, dtype in schema.items() if dtype in types]
+    leaves = [footer.schema.column(n) for n in range(len(footer.schema))] if names else []
+    found = {
+        leaf.path if leaf.max_repetition_level == 0 else leaf.path.rsplit(".", 2)[0]
+        for leaf in leaves
+        if leaf.physical_type == physical
+    }
+    return [name for name in names if name in found]
 
 
 class ParquetFile(NamedTuple):
@@ -97,6 +109,7 @@ class ParquetFile(NamedTuple):
         schema: its columns.
         unread: its columns that are not read, by name, each with an error's text.
         unread_by_cudf: likewise, those that cuDF does not read.
+        int96: its columns of times as INT96, of which Polars takes those beyond 1677 to 2262 for the last one.
         groups: the rows of each row group.
         size: its size in bytes.
         changed: time of its last modification, in nanoseconds; of an object its ETag.
@@ -109,6 +122,7 @@ class ParquetFile(NamedTuple):
     schema: dict[str, pl.DataType]
     unread: dict[str, str]
     unread_by_cudf: dict[str, str]
+    int96: frozenset[str]
     groups: tuple[int, ...]
     size: int
     changed: int | str | None

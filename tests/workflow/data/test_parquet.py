@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import polars as pl
 import pyarrow as pa
@@ -22,7 +23,7 @@ from pyarrow.parquet.encryption import (
 )
 
 from loader import KerasSequenceLoader, LoaderError
-from workflow import Workflow, WorkflowError, ops
+from workflow import Workflow, WorkflowError, inspect_dataset, ops
 from workflow.data.parquet import ParquetTable, common_type
 from workflow.data.parquet_file import ParquetFile
 from workflow.data.sources import Source
@@ -190,6 +191,30 @@ def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(
     command = str(error.value).partition("in a shell: ")[2]
     subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)  # noqa: S602 - our own text
     assert Workflow(IDS).fit_transform(tmp_path / "orders.parquet").collect().height == 1
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("year", [1, 1600, 2263, 9999])
+def test_times_that_int96_holds_and_polars_does_not_are_refused(tmp_path, year, lists):
+    def write(name, *years):
+        times = [datetime(y, 5, 6, 7, 8, 9, 123456, UTC) for y in years]
+        columns = {"at": [[time] for time in times] if lists else times, "n": years}
+        spark = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+        pq.write_table(pa.table(columns), tmp_path / name, **spark)
+
+    write("a.parquet", 1970, 2024)
+    write("b.parquet", 1678, 2262 - 1)
+    at = ["at"] >> ops.DatePart(["year"])
+    workflow = Workflow(at).fit(tmp_path)
+    years = workflow.transform(tmp_path).collect()["at_year"]
+    assert (years.list.first() if lists else years).to_list() == [1970, 2024, 1678, 2261]
+    write("b.parquet", 1969, year)
+    text = f"from 1677 to 2262 in column 'at' of {tmp_path / 'b.parquet'}, since INT96"
+    for use in (Workflow(at).fit, workflow.transform):
+        with pytest.raises(WorkflowError, match=re.escape(text)):
+            use(tmp_path)
+    assert Workflow(["n"]).fit_transform(tmp_path).collect()["n"].to_list()[3] == year
+    assert inspect_dataset(tmp_path).unreadable["at"].startswith("Expected times from 1677")
 
 
 class Keys(KmsClient):
