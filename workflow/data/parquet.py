@@ -17,7 +17,7 @@ import pyarrow as pa
 from workflow.errors import WorkflowError, unread
 from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.schema.dtypes import SchemaError
-from workflow.schema.schema import NAIVE, Schema, are_alike_times
+from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema, are_alike_times
 
 from .bucket import Bucket, store_reason
 from .delimited import DelimitedTable
@@ -494,8 +494,18 @@ def _key_types(files: Sequence[ParquetFile], known: Schema) -> dict[str, pl.Data
     texts: dict[str, set[str | None]] = {}
     for name, text in (key for file in files for key in file.keys):
         texts.setdefault(name, set()).add(text)
-    kept = {column.name for column in known.columns if column.dtype == "string"}
-    return {n: pl.String() if n in kept else key_type(found) for n, found in texts.items()}
+    fitted = {column.name: _fitted_type(column) for column in known.columns}
+    # Of a key that is null everywhere, as of any column without values, the type is that of the fit.
+    return {
+        n: fitted[n]
+        if n in fitted and (fitted[n] == pl.String or found == {None})
+        else key_type(found)
+        for n, found in texts.items()
+    }
+
+
+def _fitted_type(column: ColumnSchema) -> pl.DataType:
+    return pl.Date() if column.time == DATE else polars_dtype(column.dtype)
 
 
 def _overlap(one: Rows, other: Rows) -> bool:

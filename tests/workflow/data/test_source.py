@@ -405,3 +405,14 @@ def test_names_of_folders_are_texts_if_those_of_fit_were(fitted, later, tmp_path
     assert workflow.transform(tmp_path / "new").collect()["shop"].to_list() == ids
     written = workflow.transform_to_parquet(tmp_path / "new", tmp_path / "out")
     assert pl.read_parquet(written)["shop"].to_list() == ids
+
+
+@pytest.mark.parametrize("fitted", ["1", "2024-01-01", "a"])
+def test_folders_that_are_all_null_have_the_type_of_fit(fitted, tmp_path):
+    for name in (fitted, "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / name / f"shop={name}").mkdir(parents=True)
+        rows = pl.DataFrame({"n": [1, 2]})
+        rows.write_parquet(tmp_path / name / f"shop={name}" / "0.parquet")
+    workflow = Workflow((["shop"] >> ops.Categorify()) + ["n"]).fit(tmp_path / fitted)
+    null = workflow.transform(tmp_path / "__HIVE_DEFAULT_PARTITION__").collect()
+    assert null["shop"].to_list() == [1, 1]
