@@ -64,7 +64,7 @@ class FooterSchemas:
             try:
                 schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
             except UNREADABLE as error:
-                if text := type_error(arrow):
+                if text := type_error(arrow) or _interval_error(footer):
                     raise _ColumnTypeError(text) from error
                 raise
         unread |= {n: extension_error(n, str(t)) for n, t in schema.items() if not is_held(t)}
@@ -73,6 +73,15 @@ class FooterSchemas:
         columns = schema, unread, _unread_by_cudf(footer, schema), int96
         self._known = [(footer, columns), *self._known[: _KINDS - 1]]
         return columns
+
+
+def _interval_error(footer: pq.FileMetaData) -> str | None:
+    """The error text for the first column of intervals, which pyarrow takes for bytes."""
+    leaves = (footer.schema.column(number) for number in range(len(footer.schema)))
+    path = next((leaf.path for leaf in leaves if leaf.converted_type == "INTERVAL"), None)
+    if path is None:
+        return None
+    return f"Polars cannot read its column {path!r}, an interval, and so none of the others"
 
 
 def _unread_by_cudf(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> dict[str, str]:

@@ -282,6 +282,13 @@ def test_a_column_for_which_polars_reads_nothing_of_a_file_is_named(column, tmp_
         Workflow(["userId"] >> ops.Categorify()).fit(tmp_path)
 
 
+def test_a_column_of_intervals_is_named(tmp_path):
+    query = "select 7 as user, interval 1 day as span"
+    duckdb.sql(f"copy ({query}) to '{tmp_path / 'a.parquet'}'")
+    with pytest.raises(WorkflowError, match=r"column 'span', an interval, .*Cast the column"):
+        Workflow(["user"]).fit(tmp_path)
+
+
 @pytest.mark.parametrize("make", [lambda d: d, lambda d: [d]], ids=["single", "list"])
 def test_decimals_too_wide_for_polars_are_refused_only_if_they_are_used(make, tmp_path):
     wide = pa.decimal256(50, 2)
