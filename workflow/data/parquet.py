@@ -376,9 +376,10 @@ class ParquetTable:
         Raises:
             WorkflowError: names column and file; or a file is damaged, or has changed since it was listed.
         """
-        for name in self.schema:
+        int96 = {name for file in self.files for name in file.int96}
+        for name in sorted(int96 & self.schema.keys()):
             files = [file for file in self.files if name in file.int96]
-            if not files or not self._has_last(name, files):
+            if not self._has_last(name, files):
                 continue
             path = next(file.path for file in files if self._has_last(name, [file]))
             raise WorkflowError(
