@@ -332,7 +332,12 @@ def _of_arrow(data: Any) -> Frame:
 
 
 def _from_arrow(table: pa.Table) -> pl.DataFrame:
-    made = pl.DataFrame(pl.from_arrow(table))
+    # Polars mistakes the nulls among arrays of a slice; lists hold the same.
+    types = [
+        pa.list_(t.value_type) if pa.types.is_fixed_size_list(t) else t for t in table.schema.types
+    ]
+    lists = pa.schema(f.with_type(t) for f, t in zip(table.schema, types, strict=True))
+    made = pl.DataFrame(pl.from_arrow(table.cast(lists)))
     made.columns = table.column_names  # Polars renames a column whose name is empty
     return made
 

@@ -66,6 +66,15 @@ def test_tags_beside_the_files_are_taken_however_these_are_named(named, ratings,
     assert again.output_schema["userId"].properties == written.output_schema["userId"].properties
 
 
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_nulls_among_the_arrays_of_a_slice_are_read(start):
+    rows = [None, [1, 2], [3, None], None, [5, 6]]
+    table = pa.table({"n": pa.array(rows, pa.list_(pa.int16(), 2))}).slice(start, 3)
+    for data in (table, pa.concat_tables([table, table])):
+        made = Workflow(["n"]).fit_transform(data).collect()["n"].to_list()
+        assert made == [row or [] for row in data["n"].to_pylist()]
+
+
 def test_strings_as_views_are_read():
     """Polars exports them so, and older pyarrow had no such type."""
     city = pl.DataFrame({"city": ["a", "a text too long to be held in a view", None]})
