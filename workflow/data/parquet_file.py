@@ -261,8 +261,14 @@ def _decoded(path: AnyPath, raw: bytes) -> pq.FileMetaData:
     return footer
 
 
-# Polars' readers by the first bytes of a file.
-_READERS = {b"Obj": "read_avro", b"ARRO": "scan_ipc", b"{": "scan_ndjson", b"[": "read_json"}
+# Readers by the first bytes of a file.
+_READERS = {
+    b"Obj": "polars.read_avro",
+    b"ARRO": "polars.scan_ipc",
+    b"{": "polars.scan_ndjson",
+    b"[": "polars.read_json",
+    b"ORC": "polars.DataFrame(pyarrow.orc.read_table",
+}
 
 
 def _reason(file: AnyPath, error: BaseException) -> str:
@@ -284,14 +290,14 @@ def _reason(file: AnyPath, error: BaseException) -> str:
     if not size:
         return "it is empty."
     if start != MAGIC:
-        reader = next(
-            (r for opening, r in _READERS.items() if start.startswith(opening)), "scan_csv"
-        )
+        readers = (r for opening, r in _READERS.items() if start.startswith(opening))
+        reader = next(readers, "polars.scan_csv")
+        closed = ")" * (1 + reader.count("("))
         return zip_advice(file, start) or (
             "it is not a parquet file. `fit`, `transform` and `inspect` take CSV and TSV by files that end "
-            f"with .csv or .tsv. Pass another format as a frame, such as polars.{reader}(path), or "
-            'convert it in a shell: python -c "import polars; '
-            f"polars.{reader}('{file}').lazy().sink_parquet('{_beside(file)}')\""
+            f"with .csv or .tsv. Pass another format as a frame, such as {reader}(path{closed}, or "
+            f'convert it in a shell: python -c "import polars{", pyarrow.orc" * ("orc" in reader)}; '
+            f"{reader}('{file}'{closed}.lazy().sink_parquet('{_beside(file)}')\""
         )
     if end != MAGIC:
         return f"it ends after {size:,} bytes in the middle, like a truncated copy."
