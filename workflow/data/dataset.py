@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from workflow.schema.names import listed
 from workflow.schema.schema import Schema
 from workflow.schema.tags import fits_of, other_fits
 
+from .checksums import MAGIC
 from .object_stores import Objects, expect_whole, is_url
 from .objects import PARQUET, AnyPath, ObjectPath, state_of
 from .partition_keys import Key, keys_in
@@ -29,6 +31,8 @@ SCHEMA_FILE = "_schema.json"
 # A folder that exists from the beginning of a run to its end.
 UNFINISHED = ".writing"
 FORMAT = 2
+# Of names that Hive, Impala and others give to parquet.
+_OTHER_SUFFIXES = ("", ".parq", ".pq", PARQUET)
 # pandas and pyarrow ignore such names as well.
 _HIDDEN = (".", "_")
 
@@ -268,6 +272,31 @@ def _of_folder(folder: AnyPath) -> Iterator[DataFile]:
             yield from _of_folder(path)
         elif path.name.endswith(PARQUET):
             yield DataFile(path)
+        else:
+            _expect_no_parquet(path)
+
+
+def _expect_no_parquet(path: AnyPath) -> None:
+    """Refuse parquet under another name that writers give to it, whose rows would be left out.
+
+    Hive names its files 000000_0, Impala x.parq. Others, such as x.parquet.tmp, are no data.
+    """
+    if Path(path.name).suffix.lower() not in _OTHER_SUFFIXES:
+        return
+    with suppress(OSError):
+        if path.is_file() and state_of(path)[0] >= len(MAGIC) and _starts(path) == MAGIC:
+            raise WorkflowError(
+                f"Expected the parquet files of a folder by names that end with {PARQUET}. Received: {path}, "
+                "which is parquet under another name. Rename it, pass a pattern that it matches, such as "
+                f"{str(path.parent / '*')!r}, or move it out of the folder."
+            )
+
+
+def _starts(path: AnyPath) -> bytes:
+    if isinstance(path, ObjectPath):
+        return path.read(0, len(MAGIC))
+    with path.open("rb") as file:
+        return file.read(len(MAGIC))
 
 
 def _of_files(paths: Sequence[AnyPath], pattern: str | None = None) -> list[DataFile]:

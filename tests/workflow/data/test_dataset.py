@@ -341,3 +341,20 @@ def test_a_folder_of_other_metadata_is_no_table(tmp_path):
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "columns.metadata.json").touch()
     assert numbers(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("name", ["000000_0", "x.parq", "y.pq", "Z.PARQUET"])
+def test_parquet_under_another_name_is_refused_in_a_folder(tmp_path, name):
+    write(tmp_path / "a.parquet", 1)
+    write(tmp_path / "day=1" / name, 2)
+    assert f"Received: {tmp_path / 'day=1' / name}, which is parquet" in refused(tmp_path)
+    assert numbers(tmp_path / "day=1" / name) == [2]
+    assert numbers(str(tmp_path / "day=1" / "*")) == [2]
+
+
+def test_names_that_no_writer_gives_to_parquet_are_no_data(tmp_path):
+    for name in ("a.parquet", "a.parquet.tmp", "a.parquet.bak"):
+        write(tmp_path / name, 1)
+    (tmp_path / "README").write_text("PAR")
+    (tmp_path / "b.parq").touch()
+    assert numbers(tmp_path) == [1]

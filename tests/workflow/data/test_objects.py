@@ -59,6 +59,14 @@ def test_objects_are_found_and_read_like_files(link, raw, place):
     assert link.count("list-type") == (2 if place in ("/*", "/day=*-02") else 1)
 
 
+def test_parquet_under_another_name_is_refused_in_a_store(link, raw):
+    (raw / "empty").touch()
+    (raw / "day=2024-01-01" / "000000_0").write_bytes(b"PAR1...")
+    url = link.put_folder(raw, "hive")
+    with pytest.raises(WorkflowError, match=r"000000_0, which is parquet under another name"):
+        Source.of(url, storage_options=link.options)
+
+
 @pytest.mark.parametrize("place", ["", "/*/*.parquet"])
 def test_the_folder_of_a_table_with_a_log_is_refused_in_a_store(link, raw, place):
     (raw / "_delta_log").mkdir()
