@@ -68,6 +68,7 @@ class FooterSchemas:
                     raise _ColumnTypeError(text) from error
                 raise
         unread |= {n: extension_error(n, str(t)) for n, t in schema.items() if not is_held(t)}
+        unread |= _repeated_errors(footer, schema)
         times = (pl.Datetime("ns"), pl.List(pl.Datetime("ns")))
         int96 = frozenset(_stored_as(footer, "INT96", schema, times))
         columns = schema, unread, _unread_by_cudf(footer, schema), int96
@@ -82,6 +83,20 @@ def _interval_error(footer: pq.FileMetaData) -> str | None:
     if path is None:
         return None
     return f"Polars cannot read its column {path!r}, an interval, and so none of the others"
+
+
+def _repeated_errors(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> dict[str, str]:
+    """The error texts of columns that repeat without being a group of a list: Polars reads none of their values."""
+    if not any(isinstance(dtype, pl.List) for dtype in schema.values()):
+        return {}
+    leaves = (footer.schema.column(number) for number in range(len(footer.schema)))
+    return {
+        leaf.path: f"Expected column {leaf.path!r} as a list with parquet's annotation. Received: a repeated "
+        "field, as parquet-protobuf writes it, whose lists Polars reads as empty. Pass "
+        "pyarrow.parquet.read_table(path), or write it with parquet.proto.writeSpecsCompliant=true."
+        for leaf in leaves
+        if leaf.max_repetition_level and leaf.path in schema
+    }
 
 
 def _unread_by_cudf(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> dict[str, str]:

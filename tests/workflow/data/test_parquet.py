@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import zlib
 from datetime import UTC, datetime
 
 import polars as pl
@@ -220,6 +221,27 @@ def test_times_that_int96_holds_and_polars_does_not_are_refused(tmp_path, year, 
             use(tmp_path)
     assert Workflow(["n"]).fit_transform(tmp_path).collect()["n"].to_list()[3] == year
     assert inspect_dataset(tmp_path).unreadable["at"].startswith("Expected times from 1677")
+
+
+# Compressed: the lists n [1, 2], [] and [3] as "repeated int32 n", and the numbers i 7, 8 and 9.
+REPEATED = (
+    "c-mEvJqyA>42E-Oi6_oEdeEVR9tyQo!L5s<oy5UWD5YQrYi<4bJN^g%pgBRP!<!HCknm==*)Itwp(G;31ri1TAXx"
+    "+XjbriaSxii55;69Nq8M^itdWB}ldi$Xt~izFoID^o^?XsgEPYXdMiZFGLO{|?5e&}=w9*HCuxcBSJ0l^TTa?C1<"
+    "duE4Vit9#Gkff@Xe>BVzl27sIKeDz^7eW!Z;PU77J1uVp5dcxyXsPht96{jOB1mJXX4G;@hd*6QXsG"
+)
+
+
+def test_a_repeated_field_without_the_annotation_of_a_list_is_refused(tmp_path):
+    file = tmp_path / "a.parquet"
+    file.write_bytes(zlib.decompress(base64.b85decode(REPEATED)))
+    text = r"a.parquet: Expected column 'n' as a list .* Received: a repeated field"
+    with pytest.raises(WorkflowError, match=text):
+        Workflow(["n"]).fit(file)
+    with pytest.raises(LoaderError, match=text):
+        KerasSequenceLoader(file, 2, cat_names=["n", "i"])
+    assert Workflow(["i"]).fit_transform(file).collect()["i"].to_list() == [7, 8, 9]
+    made = Workflow(["n"]).fit_transform(pq.read_table(file)).collect()
+    assert made["n"].to_list() == [[1, 2], [], [3]]
 
 
 class Keys(KmsClient):
