@@ -258,6 +258,8 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(link, now):
         ("/nothing", {}, "No parquet file matches 's3://.*/nothing'"),
         ("s3://unknown/raw", {}, "no such bucket. Compare its name"),
         ("hdfs://host/raw", {}, "Expected a local path, or one of s3://BUCKET/KEY, gs://"),
+        ("s3a://shop/raw", {}, "Received: 's3a://shop/raw'. Write s3://shop/raw."),
+        ("file:///tmp/raw", {}, "Received: 'file:///tmp/raw'. Write /tmp/raw."),
         ("s3://", {}, "Received: 's3://'"),
         (Path("s3://ratings/raw"), {}, "as text, such as 's3://bucket/key'. .*pathlib removes"),
         ("", {"allow_http": None}, "without TLS. If it is meant, add allow_http"),
