@@ -402,6 +402,15 @@ def test_files_that_are_no_one_table_are_named_with_the_column(two, other, messa
             use()
 
 
+def test_the_advice_for_a_column_that_a_file_lacks_makes_it_null_there(two):
+    pl.DataFrame({"userId": [7, 9]}).write_parquet(two / "b.parquet")
+    with pytest.raises(WorkflowError, match=r"polars\.concat\(map.*, how=\"diagonal\"\)\.$"):
+        Workflow(["price"]).fit(two)
+    rows = pl.concat(map(pl.scan_parquet, sorted(two.glob("*.parquet"))), how="diagonal")
+    prices = Workflow(["price"]).fit_transform(rows).collect()["price"]
+    assert prices.to_list() == [0.5] * 500 + [None] * 2
+
+
 def test_columns_that_are_not_read_may_differ(two):
     pl.DataFrame({"userId": [1], "price": ["cheap"], "more": [1]}).write_parquet(two / "b.parquet")
     made = Workflow(IDS).fit_transform(two).collect()
