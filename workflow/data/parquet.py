@@ -140,9 +140,13 @@ class ParquetTable:
             without = next(path for path, columns in kinds if name not in columns)
             self.conflicts[name] = (
                 f"The files do not form one table. {without} has no column {name!r}, "
-                f"which {have[0][0]} has. If it is null there, pass "
-                'polars.concat(map(polars.scan_parquet, files), how="diagonal").'
+                f"which {have[0][0]} has."
             )
+            if name not in self._key_types:
+                self.conflicts[name] += (
+                    " If it is null there, pass polars.concat(map(polars.scan_parquet, files), "
+                    'how="diagonal").'
+                )
             return
         common = have[0][1]
         for path, dtype in have:
