@@ -195,6 +195,7 @@ def _listed(values: Sequence[Any]) -> Any:
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
+        _are_floats(kinds)
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
     if kinds & {list, tuple, np.ndarray, pl.Series}:
         return _lists(values)
@@ -303,8 +304,19 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
     made = pl.DataFrame(pl.from_pandas(frame))
     # Objects that are all None, which Polars takes for strings, have no type: it is that of the fit.
     objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
+    for name in objects:
+        if getattr(made[name].dtype, "inner", made[name].dtype).is_temporal():
+            _expect_one_time(frame[name])
     untyped = [name for name in objects if made[name].null_count() == made.height]
     return made.with_columns(pl.col(untyped).cast(pl.Null))
+
+
+def _expect_one_time(values: Iterable[Any]) -> None:
+    """Refuse dates beside times, of which pyarrow would take the days, and times with and without a zone."""
+    there = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
+    times = [v for v in there if not isinstance(v, float)]
+    _are_floats(set(map(type, times)))
+    _expect_one_sort(times)
 
 
 def _of_arrow(data: Any) -> Frame:

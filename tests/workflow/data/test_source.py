@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import duckdb
@@ -177,6 +177,36 @@ def test_values_that_no_column_has_are_named(kind):
         for use in (Workflow("x").fit, fitted.transform):
             with pytest.raises(WorkflowError, match=f"'x' as numbers, .*Received: {received}"):
                 use(frame)
+
+
+DAY, TIME = date(2024, 1, 1), datetime(2024, 1, 1, 5)  # noqa: DTZ001 - times without a zone
+MIXED = {
+    "date, datetime": [DAY, TIME],
+    "with a zone and without": [TIME, TIME.replace(tzinfo=UTC), None, pd.NaT],
+}
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("said", MIXED)
+def test_times_of_several_kinds_in_a_column_of_pandas_objects_are_refused(said, lists):
+    values = [[value] for value in MIXED[said] if value] if lists else MIXED[said]
+    with pytest.raises(WorkflowError, match=rf"'at' of the pandas frame cannot be read.*{said}"):
+        Workflow(["at"]).fit(pd.DataFrame({"at": pd.Series(values, dtype=object)}))
+
+
+def test_times_of_one_kind_in_a_column_of_pandas_objects_are_read():
+    for value in (DAY, TIME, TIME.replace(tzinfo=UTC), pd.Timestamp(TIME)):
+        values = pd.Series([value, None, pd.NaT, float("nan")], dtype=object)
+        made = Workflow(["at"]).fit_transform(pd.DataFrame({"at": values})).collect()["at"]
+        assert made.cast(pl.Datetime("us")).to_list() == [
+            TIME if isinstance(value, datetime) else TIME.replace(hour=0),
+            *[None] * 3,
+        ]
+
+
+def test_a_date_beside_a_time_of_numpy_is_refused():
+    with pytest.raises(WorkflowError, match="values of several types: date, datetime"):
+        Workflow(["at"]).fit({"at": [DAY, np.datetime64("2024-01-01T05:00")]})
 
 
 def test_a_data_set_of_pyarrow_is_refused_with_a_frame_of_it(tmp_path):
