@@ -200,6 +200,7 @@ def _listed(values: Sequence[Any]) -> Any:
     if kinds & {list, tuple, np.ndarray, pl.Series}:
         return _lists(values)
     if _are_floats(kinds):
+        _expect_exact(values)
         return pl.Series(values, dtype=pl.Float64)
     if datetime in map(_kind, kinds):
         _expect_one_sort(values)
@@ -214,6 +215,7 @@ def _lists(rows: Sequence[Any]) -> Any:
     """
     types = {type_ for row in rows for type_ in _types(row)}
     if _are_floats(types):
+        _expect_exact(_elements(rows))
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     if not {date, datetime} & set(map(_kind, types)):
         return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
@@ -235,6 +237,13 @@ def _are_floats(types: set[type]) -> bool:
         names = sorted(kind.__name__ for kind in kinds)
         raise TypeError(f"it holds values of several types: {', '.join(names)}")
     return False
+
+
+def _expect_exact(values: Iterable[Any]) -> None:
+    """Refuse integers beside floats that would become others."""
+    for value in values:
+        if isinstance(value, int | np.integer) and int(float(value)) != int(value):
+            raise TypeError(f"it holds {value} beside floats, which hold no such number")
 
 
 def _are_of_numpy(types: set[type]) -> bool:

@@ -209,6 +209,18 @@ def test_a_date_beside_a_time_of_numpy_is_refused():
         Workflow(["at"]).fit({"at": [DAY, np.datetime64("2024-01-01T05:00")]})
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[2**53 + 1, float("nan")], [[2.5], [2**53 + 1]], [np.float32(0.5), np.uint64(2**64 - 1)]],
+    ids=str,
+)
+def test_integers_that_floats_beside_them_would_round_are_refused(values):
+    with pytest.raises(WorkflowError, match=r"it holds \d+ beside floats, which hold no such"):
+        Workflow(["id"]).fit({"id": values})
+    made = Workflow(["id"]).fit_transform({"id": [2**53, 0.5]}).collect()["id"]
+    assert made.to_list() == [2**53, 0.5]
+
+
 def test_a_data_set_of_pyarrow_is_refused_with_a_frame_of_it(tmp_path):
     pl.DataFrame({"x": [1, 2]}).write_parquet(tmp_path / "x.parquet")
     data = pyarrow.dataset.dataset(tmp_path)

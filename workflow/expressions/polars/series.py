@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NAMES = {getattr(pl, info.polars): name for name, info in DTYPES.items()}
 
 _REMEDIES: Mapping[Any, str] = {
-    pl.Binary: '{column}.cast(polars.String) for text in UTF-8, else {column}.bin.encode("hex")',
+    pl.Binary: '{column}.bin.encode("hex")',
     pl.Int128: "{column}.cast(polars.Int64, strict=False) makes null of integers beyond 64 bits, and "
     "polars.scan_csv(path, schema_overrides={{{name}: polars.String}}) reads them as text",
     pl.Decimal: "{column}.cast(polars.Float64)",
