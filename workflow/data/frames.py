@@ -79,12 +79,12 @@ _REMEDIES = {
     "category": 'Convert it in pandas: {column} = {column}.astype("string").',
 }
 
-# Ways to the rows of tables that are not read as they are, by the names of their types.
+# Ways to the rows of tables that are not read as they are, by their packages and the names of their types.
 _ROWS = {
-    "DeltaTable": "polars.scan_delta(table)",
-    "Dataset": "polars.scan_pyarrow_dataset(dataset)",
-    "Table": "polars.scan_iceberg(table)",
-    "DataScan": "its rows, scan.to_arrow()",
+    ("deltalake", "DeltaTable"): "polars.scan_delta(table)",
+    ("pyarrow", "Dataset"): "polars.scan_pyarrow_dataset(dataset)",
+    ("pyiceberg", "Table"): "polars.scan_iceberg(table)",
+    ("pyiceberg", "DataScan"): "its rows, scan.to_arrow()",
 }
 _PLAIN = "numbers, booleans, strings, dates or lists of those."
 _IN_UTC = (
@@ -138,8 +138,9 @@ def _no_table(data: Any) -> WorkflowError:
         remedy = " Pass series.to_frame()."
     elif (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.Series):
         remedy = SERIES_ADVICE
-    elif way := next((_ROWS[t.__name__] for t in type(data).__mro__ if t.__name__ in _ROWS), None):
-        remedy = f" Pass {way}."
+    else:
+        kinds = ((t.__module__.partition(".")[0], t.__name__) for t in type(data).__mro__)
+        remedy = next((f" Pass {_ROWS[kind]}." for kind in kinds if kind in _ROWS), "")
     return WorkflowError(
         "Expected paths of parquet, CSV or TSV, a Polars or pandas frame, an Arrow table or stream, or a dict of "
         f"columns. Received: {received}.{remedy}"
