@@ -250,11 +250,18 @@ def _slices(rows: int, size: int) -> Iterator[slice]:
 
 
 def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
-    """The offline features. A label's column, which only training data has, is null here."""
+    """The offline features. A label's column, which only training data has, is null here.
+
+    Raises:
+        ClientError: the workflow refuses a column of the rows.
+    """
     have = frozenset(frame.columns)
     missing = [name for name in workflow.input_schema.names if name not in have]
     full = frame.with_columns(pl.lit(None).alias(name) for name in missing)
-    return workflow.transform(full).select(features).collect()
+    try:
+        return workflow.transform(full).select(features).collect()
+    except WorkflowError as error:
+        raise ClientError("PARITY", str(error)) from error
 
 
 def call_network(

@@ -79,6 +79,13 @@ _REMEDIES = {
     "category": 'Convert it in pandas: {column} = {column}.astype("string").',
 }
 
+# Ways to the rows of tables that are not read as they are, by their packages and the names of their types.
+_ROWS = {
+    ("deltalake", "DeltaTable"): "polars.scan_delta(table)",
+    ("pyarrow", "Dataset"): "polars.scan_pyarrow_dataset(dataset)",
+    ("pyiceberg", "Table"): "polars.scan_iceberg(table)",
+    ("pyiceberg", "DataScan"): "its rows, scan.to_arrow()",
+}
 _PLAIN = "numbers, booleans, strings, dates or lists of those."
 _IN_UTC = (
     'Convert its times to UTC, in pandas with .dt.tz_convert("UTC"); DatePart(time_zone=...) then takes '
@@ -131,6 +138,9 @@ def _no_table(data: Any) -> WorkflowError:
         remedy = " Pass series.to_frame()."
     elif (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.Series):
         remedy = SERIES_ADVICE
+    else:
+        kinds = ((t.__module__.partition(".")[0], t.__name__) for t in type(data).__mro__)
+        remedy = next((f" Pass {_ROWS[kind]}." for kind in kinds if kind in _ROWS), "")
     return WorkflowError(
         "Expected paths of parquet, CSV or TSV, a Polars or pandas frame, an Arrow table or stream, or a dict of "
         f"columns. Received: {received}.{remedy}"
@@ -186,10 +196,12 @@ def _listed(values: Sequence[Any]) -> Any:
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
+        _are_floats(kinds)
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
     if kinds & {list, tuple, np.ndarray, pl.Series}:
         return _lists(values)
     if _are_floats(kinds):
+        _expect_exact(values)
         return pl.Series(values, dtype=pl.Float64)
     if datetime in map(_kind, kinds):
         _expect_one_sort(values)
@@ -204,6 +216,7 @@ def _lists(rows: Sequence[Any]) -> Any:
     """
     types = {type_ for row in rows for type_ in _types(row)}
     if _are_floats(types):
+        _expect_exact(_elements(rows))
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     if not {date, datetime} & set(map(_kind, types)):
         return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
@@ -225,6 +238,13 @@ def _are_floats(types: set[type]) -> bool:
         names = sorted(kind.__name__ for kind in kinds)
         raise TypeError(f"it holds values of several types: {', '.join(names)}")
     return False
+
+
+def _expect_exact(values: Iterable[Any]) -> None:
+    """Refuse integers beside floats that would become others."""
+    for value in values:
+        if isinstance(value, int | np.integer) and int(float(value)) != int(value):
+            raise TypeError(f"it holds {value} beside floats, which hold no such number")
 
 
 def _are_of_numpy(types: set[type]) -> bool:
@@ -294,8 +314,19 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
     made = pl.DataFrame(pl.from_pandas(frame))
     # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
     objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
+    for name in objects:
+        if getattr(made[name].dtype, "inner", made[name].dtype).is_temporal():
+            _expect_one_time(frame[name])
     untyped = [name for name in objects if made[name].null_count() == made.height]
     return made.with_columns(pl.col(untyped).cast(pl.Null))
+
+
+def _expect_one_time(values: Iterable[Any]) -> None:
+    """Refuse dates beside times, of which pyarrow would take the days, and times with and without a zone."""
+    there = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
+    times = [v for v in there if not isinstance(v, float)]
+    _are_floats(set(map(type, times)))
+    _expect_one_sort(times)
 
 
 def _of_arrow(data: Any) -> Frame:
@@ -323,7 +354,12 @@ def _of_arrow(data: Any) -> Frame:
 
 
 def _from_arrow(table: pa.Table) -> pl.DataFrame:
-    made = pl.DataFrame(pl.from_arrow(table))
+    # Polars mistakes the nulls among arrays of a slice; lists hold the same.
+    types = [
+        pa.list_(t.value_type) if pa.types.is_fixed_size_list(t) else t for t in table.schema.types
+    ]
+    lists = pa.schema(f.with_type(t) for f, t in zip(table.schema, types, strict=True))
+    made = pl.DataFrame(pl.from_arrow(table.cast(lists)))
     made.columns = table.column_names  # Polars renames a column whose name is empty
     return made
 

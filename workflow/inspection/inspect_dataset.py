@@ -107,9 +107,13 @@ def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], 
             unreadable[name] = NO_VALUES
             continue
         try:
-            found.append(column_schema(name, have[name]))
-        except SchemaError as error:
+            column = column_schema(name, have[name])
+            if column.time:  # of INT96 some may be beyond those of Polars
+                source.select([name])
+        except (SchemaError, WorkflowError) as error:
             unreadable[name] = str(error)
+        else:
+            found.append(column)
     return found, unreadable
 
 
