@@ -359,13 +359,13 @@ def _runtime(network: Network, options: ServingOptions) -> str:
         return possible[0]
     if options.runtime not in possible:
         kind = "an ONNX network" if not network.in_tensorflow else "a search for items"
-        given = "runs the network in TensorFlow"
+        reason = "runs the network in TensorFlow"
         if _is_by_index(network) and RUNTIMES[options.runtime].is_fused:
             kind = "a search in an index, as a step of its own (an exact one is without index=)"
-            given = "is one model"
+            reason = "is one model"
         raise ExportError(
             f"Expected runtime among {', '.join(possible)}, which serve {kind}. "
-            f"Received: {options.runtime!r}, which {given}."
+            f"Received: {options.runtime!r}, which {reason}."
         )
     return options.runtime
 

@@ -28,9 +28,9 @@ def check_choices(engine: Any, on_bad_files: Any) -> None:
         "engine": (engine, (None, "parquet")),
         "on_bad_files": (on_bad_files, ("raise", "skip")),
     }
-    for name, (value, known) in choices.items():
-        if value not in known:
-            listed = " or ".join(repr(choice) for choice in known)
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            listed = " or ".join(repr(choice) for choice in allowed)
             raise LoaderError(f"Expected {name} as {listed}. Received: {value!r}.")
 
 
@@ -202,9 +202,9 @@ def _rows_in(nbytes: float, sizes: Sequence[tuple[float, int]]) -> int:
         >>> _rows_in(1000, [(1, 5000), (100, 2)])
         802
     """
-    found, left = 0, nbytes
+    count, room = 0, nbytes
     for size, rows in sorted(sizes, reverse=True):
-        if size * rows > left:
-            return found + int(left / size)
-        found, left = found + rows, left - size * rows
-    return int(nbytes / (nbytes - left) * found)
+        if size * rows > room:
+            return count + int(room / size)
+        count, room = count + rows, room - size * rows
+    return int(nbytes / (nbytes - room) * count)

@@ -32,8 +32,8 @@ def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Sc
     """
     narrowed = [
         (feature, dtype)
-        for feature, (assigned, taken) in outputs
-        for dtype in dict.fromkeys((assigned, taken))
+        for feature, (assigned, network_dtype) in outputs
+        for dtype in dict.fromkeys((assigned, network_dtype))
         if stated_range(feature.schema) is None
         and (
             _rounds(feature, dtype, assigned)
@@ -46,11 +46,11 @@ def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Sc
     program = build(
         [(f.schema.with_(dtype=f.expression.type.dtype), f.expression) for f, _ in narrowed], inputs
     )
-    found = ranges(program)
+    step_ranges = ranges(program)
     for dtype, (column, step) in zip(
         (dtype for _, dtype in narrowed), program.outputs, strict=True
     ):
-        ends = found[step]
+        ends = step_ranges[step]
         if ends is not None and not holds(DTYPES[dtype], *ends):
             raise ExportError(
                 f"Column {column.name!r} is computed as {column.dtype}, and its steps make values from "

@@ -78,19 +78,19 @@ def input_dtypes(
         outputs: the workflow's columns for the network, each with the dtypes to which it is cast.
         inputs: the columns of the data.
     """
-    found: dict[str, str] = {}
+    narrowest: dict[str, str] = {}
     for feature, dtypes in outputs:
         for dtype in dtypes:
             name = handed_on(feature.expression, dtype, inputs)
-            if name and is_narrower(found.get(name, inputs[name].dtype), dtype):
-                found[name] = dtype
-    return found
+            if name and is_narrower(narrowest.get(name, inputs[name].dtype), dtype):
+                narrowest[name] = dtype
+    return narrowest
 
 
 def is_narrower(have: str, want: str) -> bool:
     """Whether an integer dtype lacks some values of another one."""
-    one, other = DTYPES[have], DTYPES[want]
-    return one.is_integer and other.is_integer and not holds_all(other, one)
+    source, target = DTYPES[have], DTYPES[want]
+    return source.is_integer and target.is_integer and not holds_all(target, source)
 
 
 def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:

@@ -134,14 +134,14 @@ class ServingOptions(metaclass=OwnNames):
 
     def __post_init__(self) -> None:
         make_fields_plain(self)
-        for name, known in (
+        for name, choices in (
             ("runtime", (*RUNTIMES, AUTO)),
             ("network_kind", INSTANCE_KINDS),
             ("prove", PROOFS),
         ):
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in choices:
                 raise ExportError(
-                    f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
+                    f"Expected {name} among {', '.join(choices)}. Received: {getattr(self, name)!r}."
                 )
         _expect_flags({f.name: getattr(self, f.name) for f in fields(self) if f.type == "bool"})
         for smallest, names in _COUNTS.items():
@@ -182,7 +182,7 @@ class ServingOptions(metaclass=OwnNames):
             "progress": True,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
         }
-        return tuple(each.name for each in fields(self) if not idle.get(each.name))
+        return tuple(option.name for option in fields(self) if not idle.get(option.name))
 
     @property
     def is_fused(self) -> bool:
@@ -261,9 +261,9 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
 
 
 def _expect_flags(flags: Mapping[str, Any]) -> None:
-    for name, given in flags.items():
-        if not isinstance(given, bool):
-            raise ExportError(f"Expected {name} as True or False. Received: {given!r}.")
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ExportError(f"Expected {name} as True or False. Received: {value!r}.")
 
 
 def _expect_memory(gigabytes: Any) -> None:

@@ -105,9 +105,9 @@ class ExportReport(metaclass=OwnNames):
     def settings(self) -> dict[str, str]:
         """Every applicable option of the plan, in words."""
         options, rows = self.plan.pipeline.options, len(self.plan.models[0].warm_up)
-        given = f"the first {rows}" if options.golden_rows is not None else "one of zeros"
+        golden_text = f"the first {rows}" if options.golden_rows is not None else "one of zeros"
         return {
-            name: _word(options, name) if name != "golden_rows" else given
+            name: _word(options, name) if name != "golden_rows" else golden_text
             for name in options.applicable
         }
 
@@ -121,17 +121,17 @@ class ExportReport(metaclass=OwnNames):
     def remarks(self) -> list[str]:
         """Requirements on the server, in sentences."""
         options = self.plan.pipeline.options
-        taken = (f"{amount} for {name}" for name, amount in self.memory.items())
+        estimates = (f"{amount} for {name}" for name, amount in self.memory.items())
         remarks = [
-            f"Memory of each instance, estimated: {', '.join(taken)}.",
+            f"Memory of each instance, estimated: {', '.join(estimates)}.",
             "A single request can end Triton images before 25.07: let only clients that you trust reach them.",
         ]
         if (index := self.plan.pipeline.index) is not None:
-            found = ", ".join(f"{share:.3f} with {asked}" for asked, share in self.recall.items())
+            recalls = ", ".join(f"{share:.3f} with {asked}" for asked, share in self.recall.items())
             remarks.insert(
                 0,
                 f"Index {index.description}, searched instead of all items: its recall against "
-                f"the exact search is {found}. check_parity measures it with your rows. The server's "
+                f"the exact search is {recalls}. check_parity measures it with your rows. The server's "
                 "Python needs faiss-cpu.",
             )
         if self.spare:
@@ -318,8 +318,8 @@ def _columns(report: ExportReport) -> str:
         ("labels, not served", features.labels),
         ("not used by the network", features.unused),
     ]
-    given = [(title, ", ".join(words)) for title, words in rows if words]
-    return f"<h2>Columns</h2>{table(given)}" if given else ""
+    entries = [(title, ", ".join(words)) for title, words in rows if words]
+    return f"<h2>Columns</h2>{table(entries)}" if entries else ""
 
 
 def _parity(report: ExportReport, parity: ParityReport | None) -> str:
@@ -335,8 +335,8 @@ def _parity(report: ExportReport, parity: ParityReport | None) -> str:
 def _how_to_serve(report: ExportReport) -> str:
     name, place = report.plan.published.name, report.repository
     url = place if isinstance(place, str) else ""
-    kept = report.plan.pipeline.options.response_cache
-    ours, theirs = (" --response-cache=64", f" {CACHE_FLAG}") if kept else ("", "")
+    is_cached = report.plan.pipeline.options.response_cache
+    ours, theirs = (" --response-cache=64", f" {CACHE_FLAG}") if is_cached else ("", "")
     backends = sorted({model.backend for model in report.plan.models if model.backend})
     note = " (ours from Triton 25.03 on: docker/Dockerfile)" if "tensorflow" in backends else ""
     note = f"backends: {', '.join(backends)}{note}"

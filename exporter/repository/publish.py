@@ -130,17 +130,17 @@ def step_names(repository: Path, steps: Sequence[ModelSpec], generation: str) ->
     """
     names = {step.name: _step_name(repository, step, generation) for step in steps}
     folders = [repository / names[step.name] / str(step.version) for step in steps]
-    if left := [str(folder) for folder in folders if folder.exists()]:
+    if orphans := [str(folder) for folder in folders if folder.exists()]:
         raise ExportError(
             "Expected no steps of the version that is exported. Received: those of an ensemble that was "
-            f"removed without them. Remove {' and '.join(left)}, or export a later version."
+            f"removed without them. Remove {' and '.join(orphans)}, or export a later version."
         )
     return names
 
 
 def _step_name(repository: Path, step: ModelSpec, generation: str) -> str:
-    others = sorted(path.name for path in repository.glob(f"{step.name}_{'[0-9a-f]' * 16}"))
-    for name in (step.name, *others):
+    variants = sorted(path.name for path in repository.glob(f"{step.name}_{'[0-9a-f]' * 16}"))
+    for name in (step.name, *variants):
         path = repository / name / CONFIG
         if path.exists() and path.read_text(encoding="utf-8") == config_text(
             replace(step, name=name)
@@ -222,9 +222,9 @@ def changing(repository: Path, name: str) -> Iterator[bool]:
         ExportError: the repository cannot be written.
     """
     with write_errors(repository):
-        made = missing_folders(repository)
+        folders = missing_folders(repository)
         with exclusive(repository) as alone:
-            for path in made:
+            for path in folders:
                 # The server may be another user's, whom this one's umask shuts out.
                 set_mode(path, path.stat().st_mode | 0o055)
             if alone:

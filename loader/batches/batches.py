@@ -89,7 +89,7 @@ class Block:
 
     def batches(self, batch_size: int) -> Iterator[Sequence[Array]]:
         """The tensors of each batch, in the order of the layout; a list column gives two."""
-        arrays = [each for column in self.columns for each in column.batches(batch_size)]
+        arrays = [array for column in self.columns for array in column.batches(batch_size)]
         # zip cuts all columns in C: a Python step for each would cost more than the cut itself.
         return zip(*arrays, strict=True)
 

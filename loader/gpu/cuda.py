@@ -140,6 +140,6 @@ def where(pieces: Sequence[Piece]) -> str:
     for piece in pieces:
         groups.setdefault(piece.path, {})[piece.row_group] = None
     return "; ".join(
-        f"{path}, row group{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
-        for path, found in groups.items()
+        f"{path}, row group{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+        for path, numbers in groups.items()
     )

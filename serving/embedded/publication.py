@@ -122,8 +122,8 @@ class LiveServer:
                 rows = _expect_whole(self.repository, name, version, tuple(names))
                 for step, served_as in names.items():
                     self._load_step(step, served_as, version)
-                wanted = (generation, version, dict.fromkeys(names.values(), version))
-                if (before.generation, before.version, before.steps) != wanted:
+                target = (generation, version, dict.fromkeys(names.values(), version))
+                if (before.generation, before.version, before.steps) != target:
                     self._switch(_renamed(config, names), rows, tolerance, before)
                 else:
                     self._ask(name, rows, tolerance)
@@ -171,13 +171,13 @@ class LiveServer:
         a rollback, and rereads versions whose files another export has replaced. If it still answers
         with such a version of a step, the new one is loaded under another name.
         """
-        kept = {
+        outdated = {
             step
             for step, v in before.steps.items()
             if not (self.repository / step / str(v)).is_dir()
             or (v == version and before.generation != generation)
         }
-        return {step: candidate_of(step) if step in kept else step for step in steps}
+        return {step: candidate_of(step) if step in outdated else step for step in steps}
 
     def _load_step(self, step: str, served_as: str, version: int) -> None:
         if served_as == step:

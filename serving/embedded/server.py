@@ -88,11 +88,11 @@ class TritonServer:
                 "Expected response_cache_bytes as a number of bytes, for example 64 * 2**20. "
                 f"Received: {response_cache_bytes!r}."
             )
-        given = [port for port in (http_port, grpc_port, metrics_port) if port]
-        if len({*given}) < len(given):
+        ports = [port for port in (http_port, grpc_port, metrics_port) if port]
+        if len({*ports}) < len(ports):
             raise ServerError(
                 "Expected different ports for HTTP, gRPC and metrics. "
-                f"Received: {', '.join(map(repr, given))}."
+                f"Received: {', '.join(map(repr, ports))}."
             )
         if admin_key is not None and not (admin_key.isascii() and admin_key.isprintable()):
             raise ServerError(
