@@ -20,12 +20,9 @@ TEXTS = {
 
 # Of onnxruntime, whose text begins with the place in its source.
 PLACES = [
-    "/onnxruntime_src/onnxruntime/core/graph/model.cc:256 onnxruntime::Model::Model("
-    "onnx::ModelProto&&, const onnxruntime::PathString&) ",
-    "/onnxruntime_src/onnxruntime/core/ml/tree_ensemble_common.h:624 void onnxruntime::ml::detail::"
-    "TreeEnsemble<T>::compute(const onnxruntime::Tensor*) const [with T = float; U = double] ",
-    "/src/onnxruntime/core/text/string_normalizer.cc:235 onnxruntime::StringNormalizer::Locale::"
-    "Locale(const std::string&)::<lambda()> ",
+    "/src/core/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&, const Options&) ",
+    "/src/ml/trees.h:624 void onnxruntime::ml::Trees<T>::run(const Tensor*) const [with T = float] ",
+    "/src/core/text.cc:235 onnxruntime::Text::Locale::Locale(const std::string&)::<lambda()> ",
     "/src/core/pad.cc:1 auto onnxruntime::(anonymous namespace)::pad<int>::operator()(int) const ",
 ]
 
