@@ -65,5 +65,8 @@ def _ranks(model: OnnxModel) -> dict[str, int]:
         for name, table in model.tables.items()
     )
     graph = onnx.shape_inference.infer_shapes(proto).graph
-    tensors = {info.name: info.type.tensor_type for info in (*graph.input, *graph.value_info)}
+    tensors = {
+        info.name: info.type.tensor_type
+        for info in (*graph.input, *graph.value_info, *graph.output)
+    }
     return {name: len(t.shape.dim) for name, t in tensors.items() if t.HasField("shape")}
