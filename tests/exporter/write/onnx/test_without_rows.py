@@ -69,20 +69,31 @@ def test_a_users_network_answers_no_rows(tmp_path):
     assert shapes_without_rows(tmp_path, empty) == "[(0, 3)]"
 
 
-def test_an_output_that_is_reduced_too(tmp_path):
-    """Its greatest value beside it, as a confidence beside scores."""
+@pytest.mark.parametrize(
+    "scores",
+    [
+        helper.make_node("Neg", ["x"], ["scores"]),
+        helper.make_node("Normalizer", ["x"], ["scores"], domain="ai.onnx.ml", norm="L1"),
+    ],
+    ids=["known to onnx", "known to onnxruntime"],
+)
+@pytest.mark.parametrize("outputs", [("scores", "joined"), ("joined",)])
+def test_the_greatest_value_beside_all(scores, outputs, tmp_path):
+    """As a confidence beside scores, which may be an output too."""
     constants = [numpy_helper.from_array(np.array([n]), f"axis {n}") for n in (-1, 1)]
     nodes = [
-        helper.make_node("Neg", ["x"], ["scores"]),
+        scores,
         helper.make_node("ReduceMax", ["scores", "axis -1"], ["greatest"], keepdims=0),
         helper.make_node("Unsqueeze", ["greatest", "axis 1"], ["column"]),
         helper.make_node("Concat", ["column", "scores"], ["joined"], axis=-1),
     ]
-    outputs = {"scores": ["N", 3], "joined": ["N", 4]}
-    model = model_of(nodes, {"x": ["N", 3]}, outputs, constants)
+    widths = {"scores": 3, "joined": 4}
+    shapes = {name: ["N", widths[name]] for name in outputs}
+    model = model_of(nodes, {"x": ["N", 3]}, shapes, constants, ml=3)
     network_to_onnx(as_network(model, {})).write(tmp_path)
     empty = {"x": np.empty((0, 3), np.float32)}
-    assert shapes_without_rows(tmp_path, empty) == "[(0, 3), (0, 4)]"
+    expected = [(0, widths[name]) for name in outputs]
+    assert shapes_without_rows(tmp_path, empty) == str(expected)
 
 
 @pytest.mark.parametrize(("operator", "gates", "states"), [("LSTM", 4, 2), ("GRU", 3, 1)])
