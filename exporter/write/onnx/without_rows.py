@@ -26,8 +26,12 @@ def with_a_row(model: OnnxModel) -> OnnxModel:
     """
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
+    constants = [
+        n for n in proto.graph.node if n.op_type == "Constant" and n.attribute[0].HasField("t")
+    ]
     ranks = {name: len(table.shape) for name, table in model.tables.items()}
-    _change(proto.graph, ranks | {t.name: len(t.dims) for t in proto.graph.initializer})
+    ranks |= {tensor.name: len(tensor.dims) for tensor in proto.graph.initializer}
+    _change(proto.graph, ranks | {n.output[0]: len(n.attribute[0].t.dims) for n in constants})
     return OnnxModel(proto, model.tables)
 
 

@@ -141,11 +141,14 @@ def test_an_operation_of_a_users_network_answers_no_rows(operator, gates, states
 
 @pytest.mark.parametrize("shape", [(3,), (1, 3), (2, 3)])
 @pytest.mark.parametrize("kind", [np.int64, object])
-def test_labels_of_a_users_network_without_rows(shape, kind, tmp_path):
+@pytest.mark.parametrize("form", ["initializer", "constant"])
+def test_labels_of_a_users_network_without_rows(shape, kind, form, tmp_path):
     """As scikit-learn's classifiers choose them among the classes."""
     classes = np.arange(np.prod(shape)).reshape(shape)
     classes = classes if kind is np.int64 else classes.astype(str).astype(object)
+    constant = numpy_helper.from_array(classes, "classes")
     nodes = [
+        *[helper.make_node("Constant", [], ["classes"], value=constant)] * (form == "constant"),
         helper.make_node("ArgMax", ["x"], ["best"], axis=1, keepdims=0),
         helper.make_node(
             "ArrayFeatureExtractor", ["classes", "best"], ["chosen"], domain="ai.onnx.ml"
@@ -157,7 +160,7 @@ def test_labels_of_a_users_network_without_rows(shape, kind, tmp_path):
         nodes,
         {"x": ["N", 3]},
         {"y": ["N", width]},
-        [numpy_helper.from_array(classes, "classes")],
+        [constant] * (form == "initializer"),
         ml=3,
         y=helper.np_dtype_to_tensor_dtype(classes.dtype),
     )
