@@ -8,6 +8,10 @@ import re
 CHECK_DISK = "Check the free space and the permissions of the disk."
 # The most characters of another package's message before our own advice.
 _LONGEST = 300
+# The place in onnxruntime's source and its function, which take more room than the reason behind them.
+_PLACE = re.compile(
+    r"\S+\.(?:cc|h):\d+ [^(]*\bonnxruntime::.*?\)(?:::<lambda\(.*?\)>)?(?: const)?(?: \[with [^]]*\])? "
+)
 # Advice for a series of pandas in place of a frame.
 SERIES_ADVICE = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
 
@@ -63,7 +67,8 @@ def unread(error: BaseException) -> str:
 def in_a_line(error: BaseException) -> str:
     r"""Shorten another package's error to a line of whole words, so that a sentence can follow.
 
-    Keras marks the reason as bold, and lists the arguments of the layer's call below it.
+    Keras marks the reason as bold, and lists the arguments of the layer's call below it; onnxruntime
+    begins with the place in its source.
 
     Returns:
         At most 300 characters; a shortened text ends with "...", an empty one is "".
@@ -76,7 +81,7 @@ def in_a_line(error: BaseException) -> str:
         ' const onnxruntime::Tensor&...'
     """
     reason = re.sub(r"\x1b\[\d+m", "", str(error)).partition("Arguments received by")[0]
-    text = " ".join(reason.split())
+    text = _PLACE.sub("", " ".join(reason.split()))
     if len(text) > _LONGEST:
         start = text[: _LONGEST - 2]
         return (start.rpartition(" ")[0] or start[:-1]).rstrip(".,;:") + "..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -56,7 +57,8 @@ def explained_imports() -> Iterator[None]:
     """Imports whose error says what to install or to rename, where that helps.
 
     Raises:
-        ImportError: a package of an extra is missing, or a user's own one comes before one of ours.
+        ImportError: a package of an extra is missing, does not fit to another one, or a user's own one
+            comes before one of ours.
     """
     try:
         yield
@@ -64,6 +66,12 @@ def explained_imports() -> Iterator[None]:
         if (reason := what_is_missing(error)) is None:
             raise
         raise ImportError(reason, name=error.name) from error
+    except AttributeError as error:  # for which Python says no more than that our name is unknown
+        place = traceback.extract_tb(error.__traceback__)[-1].filename
+        raise ImportError(
+            f"Expected packages of versions that fit together. Received: {error}, in {place}. `pip check` "
+            "names those that do not fit."
+        ) from error
 
 
 def what_is_missing(error: ModuleNotFoundError) -> str | None:

@@ -18,6 +18,21 @@ TEXTS = {
 }
 
 
+# Of onnxruntime, whose text begins with the place in its source.
+PLACES = [
+    "/src/core/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&, const Options&) ",
+    "/src/ml/trees.h:624 void onnxruntime::ml::Trees<T>::run(const Tensor*) const [with T = float] ",
+    "/src/core/text.cc:235 onnxruntime::Text::Locale::Locale(const std::string&)::<lambda()> ",
+    "/src/core/pad.cc:1 auto onnxruntime::(anonymous namespace)::pad<int>::operator()(int) const ",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_reason_is_shown_without_its_place_in_the_source(place):
+    text = f"FAIL : {place}Limits (of 3) was false. {place}Received (4)"
+    assert in_a_line(RuntimeError(text)) == "FAIL : Limits (of 3) was false. Received (4)."
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_text_ends_as_a_sentence_does(text):
     assert in_a_line(ValueError(text)) == TEXTS[text]

@@ -112,6 +112,18 @@ def test_a_bug_inside_is_not_taken_for_either(tmp_path):
     assert told == "ModuleNotFoundError: No module named 'numpy'"
 
 
+def test_packages_that_do_not_fit_together_are_named(tmp_path):
+    """Python calls the name of ours unknown, and says nothing else, if its import ends like this."""
+    (tmp_path / "polars.py").write_text("import numpy\nnumpy.dtypes.NewDType")
+    told = last_line("from exporter import export_ensemble", tmp_path)
+    assert told.startswith(
+        "ImportError: Expected packages of versions that fit together. Received: "
+    )
+    assert "module 'numpy.dtypes' has no attribute 'NewDType'" in told
+    assert f"in {tmp_path / 'polars.py'}" in told
+    assert "pip check" in told
+
+
 def test_the_package_is_a_program_and_tells_its_version():
     command = [sys.executable, "-m", "exporter.command_line", "--version"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

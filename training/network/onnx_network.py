@@ -233,10 +233,18 @@ class OnnxNetwork:
             return self.model.run({s.name: self._zeros(s, rows) for s in self.model.inputs})
         except Exception as error:  # onnxruntime raises errors of several types
             inputs = ", ".join(map(self._shown, self.model.inputs))
+            remedy = (
+                "Name as many columns as it was trained on, and export it with a dynamic first dimension, "
+                "as torch.onnx.export does with dynamic_shapes."
+            )
+            if "Unknown Category" in str(error):
+                remedy = (
+                    "Train it with an encoder that takes unknown values too, as scikit-learn's "
+                    "OneHotEncoder(handle_unknown='ignore')."
+                )
             raise TrainingError(
                 f"Expected a network that answers any number of rows, such as {rows} of zeros, with the "
-                f"inputs {inputs}. Received: {in_a_line(error)} Name as many columns as it was trained on, "
-                "and export it with a dynamic first dimension, as torch.onnx.export does with dynamic_shapes."
+                f"inputs {inputs}. Received: {in_a_line(error)} {remedy}"
             ) from error
 
     def _shown(self, spec: TensorSpec) -> str:
@@ -280,7 +288,9 @@ def _expect_output(info: onnx.ValueInfoProto) -> None:
             received = "a sequence of dictionaries"
             remedy = (
                 "Convert it without ZipMap: skl2onnx.to_onnx(..., options={'zipmap': False}), "
-                "onnxmltools.convert_lightgbm(..., zipmap=False)."
+                "onnxmltools.convert_lightgbm(..., zipmap=False). CatBoost has no such option: take it out "
+                "by zipmap = network.graph.node.pop(); network.graph.output[1].CopyFrom("
+                "onnx.helper.make_tensor_value_info(zipmap.input[0], onnx.TensorProto.FLOAT, ['N', None]))."
             )
         else:
             received = "a sequence of tensors" if element else kind

@@ -1,11 +1,11 @@
-"""Operations that end the process, and so the server, for requests without rows.
+"""Operations that end the process, and so the server, for requests without rows, or fail.
 
 They do so as late as in onnxruntime 1.31.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -15,24 +15,48 @@ from exporter.write.onnx.model import OnnxModel, subgraphs
 
 # RNN has no such defect. DynamicQuantizeLSTM is of onnxruntime's quantization.
 _ENDING = ("LSTM", "GRU", "DynamicQuantizeLSTM", "FeatureVectorizer")
+# By which scikit-learn's classifiers choose a row's label among the classes; it fails.
+_CHOOSING = "ArrayFeatureExtractor"
 
 
 def with_a_row(model: OnnxModel) -> OnnxModel:
-    """An equal model in which these operations have one row of zeros where a request has none."""
+    """An equal model in which these operations have one row of zeros where a request has none.
+
+    An operation that chooses becomes another one, which takes no rows too.
+    """
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
-    _change(proto.graph)
+    constants = [
+        n for n in proto.graph.node if n.op_type == "Constant" and n.attribute[0].HasField("t")
+    ]
+    ranks = {name: len(table.shape) for name, table in model.tables.items()}
+    ranks |= {tensor.name: len(tensor.dims) for tensor in proto.graph.initializer}
+    _change(proto.graph, ranks | {n.output[0]: len(n.attribute[0].t.dims) for n in constants})
     return OnnxModel(proto, model.tables)
 
 
-def _change(graph: onnx.GraphProto) -> None:
+def _change(graph: onnx.GraphProto, ranks: Mapping[str, int]) -> None:
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         for inner in subgraphs(node):
-            _change(inner)
-        nodes += _padded(node) if node.op_type in _ENDING else [node]
+            _change(inner, ranks)
+        if node.op_type in _ENDING:
+            nodes += _padded(node)
+        elif node.op_type == _CHOOSING and node.input[0] in ranks:
+            nodes += _gathered(node, ranks[node.input[0]])
+        else:
+            nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def _gathered(node: onnx.NodeProto, rank: int) -> Iterator[onnx.NodeProto]:
+    """A choice among constants, which makes one row of them if they are a vector."""
+    own, (values, positions) = node.output[0], node.input
+    shape = numpy_helper.from_array(np.array([1, -1] if rank == 1 else [-1]))
+    yield helper.make_node("Constant", [], [f"{own}/shape"], value=shape)
+    yield helper.make_node("Reshape", [positions, f"{own}/shape"], [f"{own}/positions"])
+    yield helper.make_node("Gather", [values, f"{own}/positions"], [own], own, axis=-1)
 
 
 def _axes(node: onnx.NodeProto) -> tuple[dict[int, int], Sequence[int]]:

@@ -1,7 +1,10 @@
 """Models of LightGBM, XGBoost and scikit-learn are served as these libraries answer."""
 
+import re
+
 import lightgbm
 import numpy as np
+import onnx
 import polars as pl
 import pytest
 import xgboost
@@ -140,6 +143,32 @@ def test_zipmap_is_refused_with_the_remedy(workflow, features, rows, tmp_path):
         ExportError, match=r"'probabilities' .*a sequence of dictionaries\. .*zipmap=False"
     ):
         export(convert_lightgbm(trees, initial_types=KIND), workflow, tmp_path)
+
+
+def test_zipmap_is_taken_out_as_the_error_says(workflow, features, rows, tmp_path):
+    """CatBoost's files have one too, and no option to leave it out."""
+    trees = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(features, rows["clicked"])
+    network = convert_lightgbm(trees, initial_types=KIND)
+    columns = {"features": ORDER}
+    with pytest.raises(ExportError) as caught:
+        export(network, workflow, tmp_path, columns=columns)
+    code = re.search(r"take it out by (.*)\.$", str(caught.value))[1]
+    exec(code, {"network": network, "onnx": onnx})  # noqa: S102 - of our own error
+    export(network, workflow, tmp_path, columns=columns)
+    answered = [*OnnxModelFile(network).predict_on_batch({"features": features}).values()][1]
+    np.testing.assert_allclose(answered, trees.predict_proba(features), atol=CLOSE)
+
+
+def test_an_encoder_that_refuses_unknown_values(workflow, features, rows, tmp_path):
+    """As scikit-learn's own do by default; the advice was to name other columns."""
+    encoded = make_pipeline(OneHotEncoder(), LogisticRegression())
+    network = to_onnx(
+        encoded.fit(features[:, [2]], rows["clicked"]),
+        initial_types=[("city", sklearn_types.FloatTensorType([None, 1]))],
+        options={"zipmap": False},
+    )
+    with pytest.raises(ExportError, match=r"Unknown Category.*handle_unknown='ignore'\)\.$"):
+        export(network, workflow, tmp_path)
 
 
 def test_nearest_neighbors_without_a_loop(workflow, features, rows, tmp_path):

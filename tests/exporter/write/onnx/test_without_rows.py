@@ -69,6 +69,33 @@ def test_a_users_network_answers_no_rows(tmp_path):
     assert shapes_without_rows(tmp_path, empty) == "[(0, 3)]"
 
 
+@pytest.mark.parametrize(
+    "scores",
+    [
+        helper.make_node("Neg", ["x"], ["scores"]),
+        helper.make_node("Normalizer", ["x"], ["scores"], domain="ai.onnx.ml", norm="L1"),
+    ],
+    ids=["known to onnx", "known to onnxruntime"],
+)
+@pytest.mark.parametrize("outputs", [("scores", "joined"), ("joined",)])
+def test_the_greatest_value_beside_all(scores, outputs, tmp_path):
+    """As a confidence beside scores, which may be an output too."""
+    constants = [numpy_helper.from_array(np.array([n]), f"axis {n}") for n in (-1, 1)]
+    nodes = [
+        scores,
+        helper.make_node("ReduceMax", ["scores", "axis -1"], ["greatest"], keepdims=0),
+        helper.make_node("Unsqueeze", ["greatest", "axis 1"], ["column"]),
+        helper.make_node("Concat", ["column", "scores"], ["joined"], axis=-1),
+    ]
+    widths = {"scores": 3, "joined": 4}
+    shapes = {name: ["N", widths[name]] for name in outputs}
+    model = model_of(nodes, {"x": ["N", 3]}, shapes, constants, ml=3)
+    network_to_onnx(as_network(model, {})).write(tmp_path)
+    empty = {"x": np.empty((0, 3), np.float32)}
+    expected = [(0, widths[name]) for name in outputs]
+    assert shapes_without_rows(tmp_path, empty) == str(expected)
+
+
 @pytest.mark.parametrize(("operator", "gates", "states"), [("LSTM", 4, 2), ("GRU", 3, 1)])
 @pytest.mark.parametrize("taken", ["lengths and states", "values alone"])
 def test_an_operation_of_a_users_network_answers_no_rows(operator, gates, states, taken, tmp_path):
@@ -110,6 +137,42 @@ def test_an_operation_of_a_users_network_answers_no_rows(operator, gates, states
             np.testing.assert_array_equal(answer, expected)
     expected = [(5, 2, 0, 3), *[(2, 0, 3)] * states]
     assert shapes_without_rows(tmp_path, feed_of(0)) == str(expected)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (2, 3)])
+@pytest.mark.parametrize("kind", [np.int64, object])
+@pytest.mark.parametrize("form", ["initializer", "constant"])
+def test_labels_of_a_users_network_without_rows(shape, kind, form, tmp_path):
+    """As scikit-learn's classifiers choose them among the classes."""
+    classes = np.arange(np.prod(shape)).reshape(shape)
+    classes = classes if kind is np.int64 else classes.astype(str).astype(object)
+    constant = numpy_helper.from_array(classes, "classes")
+    nodes = [
+        *[helper.make_node("Constant", [], ["classes"], value=constant)] * (form == "constant"),
+        helper.make_node("ArgMax", ["x"], ["best"], axis=1, keepdims=0),
+        helper.make_node(
+            "ArrayFeatureExtractor", ["classes", "best"], ["chosen"], domain="ai.onnx.ml"
+        ),
+        helper.make_node("Transpose", ["chosen"], ["y"], perm=[1, 0]),
+    ]
+    width = shape[0] if len(shape) > 1 else 1
+    model = model_of(
+        nodes,
+        {"x": ["N", 3]},
+        {"y": ["N", width]},
+        [constant] * (form == "initializer"),
+        ml=3,
+        y=helper.np_dtype_to_tensor_dtype(classes.dtype),
+    )
+    network_to_onnx(as_network(model, {})).write(tmp_path)
+    feed = {"x": np.array([[0, 0, 1], [1, 0, 0]], np.float32)}
+    expected, answer = (
+        opened(each).run(None, feed)[0].tolist()
+        for each in (model.SerializeToString(), tmp_path / "model.onnx")
+    )
+    assert answer == expected
+    empty = {"x": np.empty((0, 3), np.float32)}
+    assert shapes_without_rows(tmp_path, empty) == f"[(0, {width})]"
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64])
