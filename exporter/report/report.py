@@ -171,6 +171,11 @@ class ExportReport(metaclass=OwnNames):
                 "then depends on the runtime and the processor. Clip or fill these columns if your "
                 "data may have such values."
             )
+        if self.proof.made_nan:
+            remarks.append(
+                f"The network makes NaN of golden rows: {', '.join(self.proof.made_nan)}. Its answer to "
+                "such rows depends on the runtime and the processor."
+            )
         if self.proof.refused:
             remarks.append(
                 f"Not proven: {', '.join(self.proof.refused)}, which the workflow or the network "
