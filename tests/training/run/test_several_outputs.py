@@ -338,3 +338,39 @@ def test_an_output_without_a_label_is_trained_in_a_model_of_the_others():
     before = model.get_layer("click").get_weights()[0]
     train(clicks, (X, {"click": CLICK}), **CHEAP)
     assert not np.array_equal(model.get_layer("click").get_weights()[0], before)
+
+
+class Own(keras.Model):
+    """A model whose outputs Keras knows once it has been called."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.made = {name: keras.layers.Dense(1, "sigmoid", name=name) for name in names}
+
+    def call(self, x):
+        return {name: layer(x["a"]) for name, layer in self.made.items()}
+
+
+@pytest.mark.parametrize("names", [["click", "buy"], ["click"]])
+def test_the_losses_of_a_class_of_ones_own_name_its_outputs(names):
+    labels = {name: LABELS[name] for name in names}
+    losses = dict(zip(labels, ["binary_crossentropy", "mse"], strict=False))
+    own, keras_own = Own(names), Own(names)
+    for model in (own, keras_own):
+        model(X)
+    keras_own.set_weights(own.get_weights())
+    data = tf.data.Dataset.from_tensor_slices((X, labels)).batch(64)
+    optimizer = {"optimizer": keras.optimizers.SGD(0.5)}
+    report = train(
+        own, data, loss=losses, class_weight={"click": {1: 3.0}} if names[1:] else None, **optimizer
+    )
+    weights = {name: np.ones(256) for name in names}
+    if names[1:]:
+        weights["click"] = np.where(labels["click"] == 1, 3.0, 1.0)[:, 0]
+    weighed = tf.data.Dataset.from_tensor_slices((X, labels, weights)).batch(64)
+    keras_own.compile(keras.optimizers.SGD(0.5), losses)
+    history = keras_own.fit(weighed, shuffle=False, verbose=0).history
+    assert report.history["loss"][0] == pytest.approx(history["loss"][0], rel=1e-6)
+    for one, other in zip(own.get_weights(), keras_own.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert any(name.endswith("auc") for name in report.history)
