@@ -79,10 +79,10 @@ def output_names(model: keras.Model, loss: Any = None) -> list[str]:
 
     Args:
         model: a model.
-        loss: a loss, or those of each output, whose names count for a model of a class of the user's.
+        loss: a loss, or those of several outputs, whose names count for a class of the user's.
     """
     outputs = getattr(model, "output", None)
-    if outputs is None and isinstance(loss, Mapping):
+    if outputs is None and isinstance(loss, Mapping) and len(loss) > 1:
         return list(loss)
     if isinstance(outputs, Mapping):
         return list(outputs)
