@@ -11,10 +11,10 @@ from training.private import layers_of, node_of, nodes_of
 
 
 class Calls:
-    """The calls that make a model's outputs.
+    """The calls that make the outputs of a model, and of functional models inside it.
 
     A layer keeps its calls in all models that share it, such as the part of a model that the split step
-    copies. Of a model that is not functional, these are the calls in the functional models inside it.
+    copies.
 
     Args:
         model: any model.
@@ -23,8 +23,9 @@ class Calls:
     def __init__(self, model: keras.Model) -> None:
         self._nodes: set[int] = set()
         self._given: dict[int, list[Any]] = {}
-        roots = [model] if getattr(model, "outputs", None) else layers_of(model)
-        waiting = [tensor for root in roots for tensor in getattr(root, "outputs", None) or ()]
+        models = [part for part in layers_of(model) if isinstance(part, keras.Model)]
+        waiting = [tensor for part in models for tensor in getattr(part, "outputs", None) or ()]
+        outer = {id(node_of(tensor)) for tensor in getattr(model, "inputs", None) or ()}
         while waiting:
             node = node_of(waiting.pop())
             if id(node) in self._nodes:
@@ -33,9 +34,9 @@ class Calls:
             waiting += node.input_tensors
             inner = node.operation
             if isinstance(inner, keras.Model) and getattr(inner, "outputs", None):
-                waiting += inner.outputs
                 for own, given in _pairs(inner, node):
-                    self._given.setdefault(id(node_of(own)), []).append(given)
+                    if (place := id(node_of(own))) not in outer:  # which both may share
+                        self._given.setdefault(place, []).append(given)
 
     def of(self, layer: keras.Layer) -> list[Any]:
         """The calls of a layer."""

@@ -51,8 +51,12 @@ def inputs_of(layer: keras.Layer, calls: Calls) -> Iterator[str]:
         todo = calls.given(use)
         if isinstance(layer, keras.layers.Embedding):  # others that it may take are weights
             todo = todo[:1]
+        seen: set[int] = set()
         while todo:
             node = node_of(todo.pop())
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
             is_input = isinstance(node.operation, keras.layers.InputLayer)
             given = calls.given(node)
             if is_input and not given:

@@ -76,6 +76,26 @@ def test_a_model_of_ones_own_class_reads_the_inputs_of_the_models_inside_it():
     assert tables(Own()) == [("home", 5)]
 
 
+def test_models_that_share_their_inputs():
+    home = ids("home")
+    inner = keras.Model(home, keras.layers.Flatten()(keras.layers.Embedding(5, 4)(home)))
+    for given in (home, keras.layers.Reshape((1,))(home)):
+        assert tables(keras.Model(home, keras.layers.Dense(1)(inner(given)))) == [("home", 5)]
+
+
+def test_a_model_inside_a_layer_reads_what_its_inputs_are_named_after():
+    class Wrapped(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.encoder = encoder("home", 5)
+
+        def call(self, x):
+            return self.encoder(x)
+
+    home = ids("home")
+    assert tables(keras.Model(home, Wrapped()(home))) == [("home", 5)]
+
+
 def test_weights_of_a_lookup_are_no_ids():
     class Weighted(keras.layers.Embedding):
         def call(self, inputs, weights):

@@ -108,8 +108,8 @@ def _unreadable(path: Path, error: Exception) -> TrainingError:
     if unknown := _UNKNOWN.search(reason):
         return TrainingError(
             f"Expected a Keras model of known classes in {path}. Received: one with {unknown[1]!r}. Import the "
-            "module that registers it first, such as keras_rs. In a shell give the folder of a SavedModel, "
-            "training.save_model(model, folder), which needs no class."
+            "module that registers it first, such as keras_rs. In a shell give the folder of a SavedModel, of "
+            "`ensemble train --output FOLDER` or training.save_model(model, folder), which needs no class."
         )
     text = in_a_line(ValueError(reason)) or type(error).__name__
     return TrainingError(f"Expected a Keras model in {path}. Received: {text}")
