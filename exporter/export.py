@@ -139,17 +139,17 @@ def export_ensemble(
         ... )  # doctest: +SKIP
     """
     _expect_types(workflow, path, labels, sparse_max, serving)
-    given = serving or ServingOptions()
+    serving = serving or ServingOptions()
     stored = _stored(path, storage_options)
-    with showing("export", progress=given.progress), ExitStack() as stack:
+    with showing("export", progress=serving.progress), ExitStack() as stack:
         folder = Path(path)
         if stored is not None:
             # A killed process leaves the folder, whose name says what it is.
-            made = stack.enter_context(TemporaryDirectory(prefix="ensemble-export-"))
-            folder = Path(made) / "models"
+            temporary = stack.enter_context(TemporaryDirectory(prefix="ensemble-export-"))
+            folder = Path(temporary) / "models"
         try:
             report = _export(
-                network, workflow, name, folder, labels, sparse_max, version, given, stored
+                network, workflow, name, folder, labels, sparse_max, version, serving, stored
             )
         except TrainingError as error:  # the network cannot be served
             raise ExportError(str(error)) from error
@@ -240,39 +240,39 @@ def _stored(path: Any, storage_options: Mapping[str, Any] | None) -> StoredRepos
 
 
 def _export(
-    network: Any,
+    given_network: Any,
     workflow: Workflow,
     name: str,
     repository: Path,
     labels: Sequence[str] | None,
     sparse_max: Mapping[str, int] | None,
     version: int | None,
-    given: ServingOptions,
+    serving: ServingOptions,
     stored: StoredRepository | None,
 ) -> ExportReport:
     at_work("plan")
-    taken = as_network(network, given.columns)
+    network = as_network(given_network, serving.columns)
     options = replace(
-        given,
-        columns=taken.columns,
-        runtime=_runtime(taken, given),
-        max_rows=_most_rows(taken, given),
+        serving,
+        columns=network.columns,
+        runtime=_runtime(network, serving),
+        max_rows=_most_rows(network, serving),
     )
     if RUNTIMES[options.runtime].in_tensorflow:
         _expect_literal(repository.resolve())
-    plan = _plan(taken, workflow, name, labels, sparse_max, version, options)
+    plan = _plan(network, workflow, name, labels, sparse_max, version, options)
     models = [spec.name for spec in plan.models]
     if stored is not None:
         stored.expect_new(models)
     if not options.other_fit:
-        expect_same_fit(taken, workflow)
-    expect_room(taken, plan.features)
-    expect_server_memory(plan, taken)
+        expect_same_fit(network, workflow)
+    expect_room(network, plan.features)
+    expect_server_memory(plan, network)
     warn_of_null_codes(plan.pipeline.client_columns, plan.features.program)
-    spare = spare_tables(taken, plan.features)
-    answers = OfflineAnswers(workflow, plan.features, taken)
+    spare = spare_tables(network, plan.features)
+    answers = OfflineAnswers(workflow, plan.features, network)
     at_work("write the models")
-    writers = _runtime_of(plan.pipeline).prepare(taken, plan.pipeline)
+    writers = _runtime_of(plan.pipeline).prepare(network, plan.pipeline)
     with changing(repository, name) as alone:
         if alone:
             complete_rollback(repository, name)
@@ -283,8 +283,8 @@ def _export(
         with staging(repository, name) as stage:
             _write_models(_folders(stage, plan), writers)
             at_work("answer golden rows")
-            proof = _proven(stage, plan, taken, answers)
-            recall = _recall(taken, plan, answers)
+            proof = _proven(stage, plan, network, answers)
+            recall = _recall(network, plan, answers)
             staged, plan = plan, _sealed(stage, repository, plan, proof)
             generation, number = plan.published.parameters["generation"], plan.published.version
             same = unchanged(stage, repository, name, number) if version is None else None
@@ -359,13 +359,13 @@ def _runtime(network: Network, options: ServingOptions) -> str:
         return possible[0]
     if options.runtime not in possible:
         kind = "an ONNX network" if not network.in_tensorflow else "a search for items"
-        given = "runs the network in TensorFlow"
+        reason = "runs the network in TensorFlow"
         if _is_by_index(network) and RUNTIMES[options.runtime].is_fused:
             kind = "a search in an index, as a step of its own (an exact one is without index=)"
-            given = "is one model"
+            reason = "is one model"
         raise ExportError(
             f"Expected runtime among {', '.join(possible)}, which serve {kind}. "
-            f"Received: {options.runtime!r}, which {given}."
+            f"Received: {options.runtime!r}, which {reason}."
         )
     return options.runtime
 
@@ -443,9 +443,9 @@ def _sealed(stage: Path, repository: Path, plan: Plan, proof: Proof) -> Plan:
         )
     version, name = plan.published.version, plan.published.name
     previous = published_version(repository, name)
-    own = stage / name / str(version)
-    shutil.copyfile(stage / name / CONFIG, own / CONFIG)
-    write_golden(own / GOLDEN, proof.golden)
+    folder = stage / name / str(version)
+    shutil.copyfile(stage / name / CONFIG, folder / CONFIG)
+    write_golden(folder / GOLDEN, proof.golden)
     Manifest(
         generation,
         contract,
@@ -453,7 +453,7 @@ def _sealed(stage: Path, repository: Path, plan: Plan, proof: Proof) -> Plan:
         {names[model]: files for model, files in hashes.items()},
         {spec.name: file_hash(stage / spec.name / CONFIG) for spec in published.models},
         {s.name: file_hashes(stage / s.name / WARM_UP) for s in published.models if s.warm_up},
-        file_hash(own / GOLDEN),
+        file_hash(folder / GOLDEN),
     ).write(stage, version)
     return published
 

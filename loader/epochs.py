@@ -182,9 +182,9 @@ class Epochs:
             )
         chunks = epoch_chunks(self._pieces, 1, settings.max_rows, None)
         rest = rest_of(chunks, position.legs, self._left_in_order)
-        own, last = share_of(rest, settings.share)
-        own = self._left_in_order([*own, *([last] if last else [])], position.batch)
-        first, later = _first_read(own, batch_size) if source.reads_parts else ([], own)
+        share, last = share_of(rest, settings.share)
+        share = self._left_in_order([*share, *([last] if last else [])], position.batch)
+        first, later = _first_read(share, batch_size) if source.reads_parts else ([], share)
         groups = first + _read_groups(later, settings, source.chunks_per_read)
         return Prefetcher(lambda: source.in_order(groups, batch_size), wait=self._wait)
 
@@ -209,8 +209,8 @@ class Epochs:
             width = mixing.width_of(len(chunks))
             return left_after(chunks, batches, width=width, batch_size=batch_size)
 
-        own, last = share_of(rest_of(chunks, position.legs, left), settings.share)
-        return mix(own, last, mixing.width_of(len(own)), batch_size, position.batch)
+        share, last = share_of(rest_of(chunks, position.legs, left), settings.share)
+        return mix(share, last, mixing.width_of(len(share)), batch_size, position.batch)
 
     def mixing(self) -> int:
         """The number of row groups from which the first batch draws rows; later ones draw from more."""
@@ -242,18 +242,18 @@ class Epochs:
             self._trail = Trail(self._state_after)
             return self._trail
 
-    def _state_after(self, begun: Sequence[Position], batches: int) -> dict[str, Any]:
+    def _state_after(self, positions: Sequence[Position], batches: int) -> dict[str, Any]:
         with self._lock:
-            return self._state(self._after(begun, batches))
+            return self._state(self._after(positions, batches))
 
-    def _after(self, begun: Sequence[Position], batches: int) -> Position:
+    def _after(self, positions: Sequence[Position], batches: int) -> Position:
         """The position after some batches of epochs that were begun one after another."""
-        for position in begun:
-            left = self._steps(position.legs, self.settings.share.size) - position.batch
-            if batches < left:
+        for position in positions:
+            batches_left = self._steps(position.legs, self.settings.share.size) - position.batch
+            if batches < batches_left:
                 return replace(position, batch=position.batch + batches)
-            batches -= left
-        return self._start_of(begun[-1].epoch + 1) if begun else self._next
+            batches -= batches_left
+        return self._start_of(positions[-1].epoch + 1) if positions else self._next
 
     def _state(self, position: Position) -> dict[str, Any]:
         return write_state(position, self.settings.share.size, self.order)
@@ -308,8 +308,8 @@ def _first_read(chunks: list[Chunk], batch_size: int) -> tuple[list[list[Chunk]]
         return [], chunks
     (piece,), start = chunks[0].pieces, chunks[0].pieces[0].start + chunks[0].skip
     first = replace(piece, start=start, rows=rows)
-    others = replace(piece, start=start + rows, rows=chunks[0].wanted - rows)
-    return [[Chunk((first,))]], [Chunk((others,)), *chunks[1:]]
+    rest = replace(piece, start=start + rows, rows=chunks[0].wanted - rows)
+    return [[Chunk((first,))]], [Chunk((rest,)), *chunks[1:]]
 
 
 def _read_groups(chunks: Sequence[Chunk], settings: Settings, most: int) -> list[list[Chunk]]:

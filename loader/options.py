@@ -14,6 +14,7 @@ import numpy as np
 from loader.errors import LoaderError
 from loader.files.parquet_files import ReadableFiles
 from loader.order.epoch_plan import Share
+from workflow.schema.python_number import whole_number
 from workflow.schema.schema import Schema
 
 
@@ -27,9 +28,9 @@ def check_choices(engine: Any, on_bad_files: Any) -> None:
         "engine": (engine, (None, "parquet")),
         "on_bad_files": (on_bad_files, ("raise", "skip")),
     }
-    for name, (value, known) in choices.items():
-        if value not in known:
-            listed = " or ".join(repr(choice) for choice in known)
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            listed = " or ".join(repr(choice) for choice in allowed)
             raise LoaderError(f"Expected {name} as {listed}. Received: {value!r}.")
 
 
@@ -56,7 +57,7 @@ def check_counts(**counts: Any) -> list[int]:
     Raises:
         LoaderError: names the argument.
     """
-    return [_whole(name, value, 1) for name, value in counts.items()]
+    return [whole_number(name, value, 1, LoaderError) for name, value in counts.items()]
 
 
 def check_flags(**flags: Any) -> None:
@@ -81,14 +82,6 @@ def check_schema(schema: Any) -> None:
             "Expected schema as a Schema, such as workflow.output_schema. "
             f"Received: {schema!r:.200}."
         )
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise LoaderError(
-            f"Expected {name} as a whole number of at least {least}. Received: {value!r}."
-        )
-    return int(value)
 
 
 def check_timeout(seconds: Any) -> None:
@@ -119,7 +112,7 @@ def make_seed(seed: Any, seed_fn: Any) -> int:
         raise LoaderError(
             f"Expected seed_fn as a function that returns a seed. Received: {seed_fn!r}."
         )
-    return secrets.randbits(32) if seed is None else _whole("seed", seed, 0)
+    return secrets.randbits(32) if seed is None else whole_number("seed", seed, 0, LoaderError)
 
 
 def call_seed_fn(seed_fn: Callable[[], Any]) -> int:
@@ -128,7 +121,7 @@ def call_seed_fn(seed_fn: Callable[[], Any]) -> int:
     Raises:
         LoaderError: the function returns something other than a whole number of at least 0.
     """
-    return _whole("the result of seed_fn", seed_fn(), 0)
+    return whole_number("the result of seed_fn", seed_fn(), 0, LoaderError)
 
 
 def make_share(
@@ -209,9 +202,9 @@ def _rows_in(nbytes: float, sizes: Sequence[tuple[float, int]]) -> int:
         >>> _rows_in(1000, [(1, 5000), (100, 2)])
         802
     """
-    found, left = 0, nbytes
+    count, room = 0, nbytes
     for size, rows in sorted(sizes, reverse=True):
-        if size * rows > left:
-            return found + int(left / size)
-        found, left = found + rows, left - size * rows
-    return int(nbytes / (nbytes - left) * found)
+        if size * rows > room:
+            return count + int(room / size)
+        count, room = count + rows, room - size * rows
+    return int(nbytes / (nbytes - room) * count)

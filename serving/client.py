@@ -38,8 +38,9 @@ _OF_THE_BODY = ("content-length", "content-encoding", "transfer-encoding", HEADE
 class EnsembleClient:
     """A connection to one model on a Triton server. Thread-safe.
 
-    A forked process may use the client of its parent, over connections of its own. gRPC ends the
-    new process if other threads were in calls while it was forked; HTTP and "spawn" do not.
+    A forked process may use its parent's client, over its own connections. With gRPC the new process
+    ends if other threads were in a call during the fork; HTTP, and starting processes with "spawn", do
+    not have this defect.
 
     Args:
         url: the server's address: "127.0.0.1:8001" or "grpc://127.0.0.1:8001" for gRPC,
@@ -50,12 +51,12 @@ class EnsembleClient:
         headers: sent with every request, for example {"authorization": "Bearer ..."}; over HTTP with
             {"accept-encoding": "gzip"} the server compresses its answers.
         tls: the certificates, for "grpcs://" and "https://".
-        retries: how often a request that the server did not accept is sent again, after growing
-            pauses: the server could not be reached, or was not available. An inference has no side
-            effects, so repeating it is safe. 0 to 4; 0 sends each request once.
-        shared_memory: whether tensors go to the server in shared memory, which pays from some
-            thousands of rows on. The server must be on this machine, and allow it:
-            `TritonServer.admin_headers` are the headers for a server of ours.
+        retries: how often a request is sent again, after growing pauses, if the server could not be
+            reached or was not available; 0 to 4. An inference has no side effects, so repeating it is
+            safe.
+        shared_memory: whether tensors go to the server in shared memory, which pays off from a few
+            thousand rows on. The server must be on this machine and allow it; a `TritonServer` needs
+            its `admin_headers` for that.
 
     Raises:
         ServerUnavailableError: no connection.

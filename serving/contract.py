@@ -179,7 +179,7 @@ def read_contract(config: Any) -> Contract:
 def _pinned(config: Any, model: str) -> str:
     """The version of a step that an ensemble asks; "" for the newest."""
     versions = (s.model_version for s in config.ensemble_scheduling.step if s.model_name == model)
-    return str(found) if (found := next(versions, 0)) > 0 else ""
+    return str(version) if (version := next(versions, 0)) > 0 else ""
 
 
 def _described(text: str) -> list[WireColumn]:

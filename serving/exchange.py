@@ -132,10 +132,10 @@ def _parts(
 ) -> Iterator[tuple[int, int]]:
     """The rows of each request: as many as the model takes, or fewer if lists are too uneven."""
     step = contract.max_rows or max(rows, 1)
-    lengths = [own for name in contract.padded if (own := columns[name].lengths) is not None]
+    lengths = [counts for name in contract.padded if (counts := columns[name].lengths) is not None]
     for start in range(0, rows, step):
         end = min(start + step, rows)
-        yield from _even_parts([own[start:end] for own in lengths], start, end)
+        yield from _even_parts([counts[start:end] for counts in lengths], start, end)
 
 
 def _even_parts(lengths: Sequence[Array], start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -239,5 +239,5 @@ def _meaning(column: WireColumn, tensor: str) -> str:
 
 
 def _zone(time: str) -> str:
-    known = {"date": "a date at midnight", "naive": "of a clock without a zone"}
-    return known.get(time, f"in UTC, of times in the zone {time}")
+    descriptions = {"date": "a date at midnight", "naive": "of a clock without a zone"}
+    return descriptions.get(time, f"in UTC, of times in the zone {time}")

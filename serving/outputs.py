@@ -41,9 +41,9 @@ def _text(value: Any) -> Any:
 
 def to_polars(columns: Iterable[WireColumn], tensors: Mapping[str, Array]) -> pl.DataFrame:
     """A frame with one column for each output; one of several values a row is an Array column."""
-    first, *others = (_series(column, tensors) for column in columns)
+    first, *rest = (_series(column, tensors) for column in columns)
     frame = first.to_frame()
-    return frame.hstack(others) if others else frame
+    return frame.hstack(rest) if rest else frame
 
 
 def to_pandas(columns: Iterable[WireColumn], tensors: Mapping[str, Array], index: Any) -> Any:

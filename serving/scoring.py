@@ -80,8 +80,8 @@ def predict_to_parquet(
         sink = ParquetSink(as_path(folder), rows_per_file, "snappy")
         sink.expect_outside(data)
         inputs = [column.name for column in contract.inputs]
-        known = contract.input_schema
-        source = Source.of(data, storage_options=storage_options, known=known)
+        schema = contract.input_schema
+        source = Source.of(data, storage_options=storage_options, known=schema)
         source = _selected(source, keep, inputs)
         shown = showing("predict", source.row_count(), progress=progress)
         with shown:

@@ -1,4 +1,4 @@
-"""Layers, models and training of networks, and their SavedModels."""
+"""Keras layers, models and optimizers for tabular data, their training, and SavedModels."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING

@@ -29,7 +29,7 @@ from training.run.event_log import EventLog
 from training.run.failures import explained
 from training.run.label_check import output_names, output_widths
 from training.run.label_values import LabelValues
-from training.run.names import check_objects, compile_settings, whole_number
+from training.run.names import check_objects, compile_settings
 from training.run.progress import EpochLines
 from training.run.single_numbers import single_numbers
 from training.run.softmax_check import check_softmax
@@ -38,7 +38,7 @@ from training.run.table_check import check_fits, check_tables
 from training.run.watch import Watch
 from training.split import compile_model, is_splittable
 from training.split.refusals import expect_one_loss
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import python_number, whole_number
 
 
 def train(
@@ -66,36 +66,37 @@ def train(
 ) -> TrainingReport:
     """Compile and fit a model; `compile_model` and `model.fit` can be used directly instead.
 
-    First validates the data against the model's inputs: columns, dtypes, shapes and a label. Warns
-    of a model that cannot be exported, such as by the name of an input.
+    It first validates the data against the model's inputs: columns, dtypes, shapes and labels. It warns
+    if the model cannot be exported, for example because of the name of an input.
 
     Args:
-        model: a Keras model. With several outputs the data has a label for each: by name, or in the
-            same order if they are a list. To train some of them, pass a model of these, which shares
-            the weights: `keras.Model(model.input, {"click": model.output["click"]})`.
+        model: a Keras model. If it has several outputs, the data has a label for each: by name, or in
+            the same order if the outputs are a list. To train only some of them, pass a model that
+            shares the weights: `keras.Model(model.input, {"click": model.output["click"]})`.
         train_data: a `KerasSequenceLoader`, a `tf.data.Dataset` or a distributed one, a
             `keras.utils.PyDataset`, or a tuple `(x, y)` of arrays, which Keras then shuffles.
         validation_data: the same kinds, or None.
         epochs: how many passes over the data.
         optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be one
             of `keras.optimizers.schedules`.
-        loss: a Keras loss or its name; for rare positives also "binary_focal_crossentropy". Of
-            several outputs one for all, or output -> loss; an output without one is not trained. Several
-            of an output, `{"click": ["binary_crossentropy", "mse"], "qty": "mae"}`, are added up, and
-            the report's `click_loss` is the last of them, as in Keras. Keras lets a short last batch
-            count as a full one in the loss of one output, such as `click_loss`, though not in `loss`.
-        metrics: Keras metrics or their names, such as "auc" and "accuracy". Of several outputs those
-            of each, or output -> metrics, or lists of metrics in their order. None for the area
-            under the ROC curve of outputs that are probabilities, or their logits, by their loss. That is Keras'
-            estimate from 200 thresholds; where predictions lie close together, pass
-            `keras.metrics.AUC(num_thresholds=10_000)`. A metric of a number for each class, such as
-            `keras.metrics.F1Score()`, is reported as `f1_score[0]`, `f1_score[1]`, ...
-        loss_weights: of several outputs: output -> weight of its loss in the sum of all, else 1; of an
-            output's several losses one weight for all, or a list.
-        class_weight: label -> weight of its rows in the loss, in training only; such as `{0: 1.0,
-            1: 20.0}` for rare positives; where labels have a value for each class, number of the class
-            -> weight; of several outputs output -> such weights. Predictions are
-            then those for data in which positives are that many times more frequent.
+        loss: a Keras loss or its name, such as "binary_focal_crossentropy" for rare positives. With
+            several outputs, one loss for all, or a mapping output -> loss; an output without a loss is
+            not trained. Several losses of one output are added up, as in
+            `{"click": ["binary_crossentropy", "mse"], "qty": "mae"}`; the report's `click_loss` is the
+            last of them, as in Keras. In the loss of one output, such as `click_loss`, Keras counts a
+            short last batch as a full one; in `loss` it does not.
+        metrics: Keras metrics or their names, such as "auc" and "accuracy". With several outputs, the
+            metrics of each output, a mapping output -> metrics, or lists of metrics in the outputs'
+            order. None for the area under the ROC curve of each output that the loss shows to be
+            probabilities or logits. That is Keras' estimate from 200 thresholds; where predictions lie
+            close together, pass `keras.metrics.AUC(num_thresholds=10_000)`. A metric with a number for
+            each class, such as `keras.metrics.F1Score()`, is reported as `f1_score[0]`, `f1_score[1]`, ...
+        loss_weights: with several outputs, a mapping output -> weight of its loss in the sum; 1 by
+            default. An output with several losses has one weight for all of them, or a list.
+        class_weight: a mapping label -> weight of its rows in the loss, in training only, such as
+            `{0: 1.0, 1: 20.0}` for rare positives. Where a label has a value for each class, the keys
+            are the classes' numbers. With several outputs, a mapping output -> such weights. Predictions
+            are then those for data in which positives are that many times more frequent.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
             its tables, without regularizers on tables, spectral normalization, stateful RNNs, a
@@ -103,36 +104,36 @@ def train(
             require it.
         precision: the dtype of the dense layers' computation: "float32", or with the split step,
             which it then requires, "bfloat16" or "float16".
-        steps_per_execution: how many steps to take for each call from Python, after which callbacks
-            run, the progress bar moves, and NaN is detected. None for 32 with the split step on a
-            GPU, where each call ends with a wait, and else for 1, as also if one of `callbacks`,
-            not counting Keras' own, runs after each batch. In `compile_model` and Keras the setting
-            applies to `predict` as well, here to training and validation alone.
+        steps_per_execution: how many steps to take in each call from Python. After each call callbacks
+            run, the progress bar moves, and NaN is detected. None for 32 with the split step on a GPU,
+            where each call ends with a wait, and for 1 otherwise, or if one of `callbacks` other than
+            Keras' own runs after each batch. In `compile_model` and Keras the setting applies to
+            `predict` as well; here only to training and validation.
         patience: ends the run after that many epochs without a lower loss on the validation data,
             and restores the best weights.
         checkpoint: a folder for model, optimizer and loader's position after each epoch; or a
             `loader.LoaderCheckpoint`, for positions within epochs and for mapped loaders. If there
             is a checkpoint, training resumes from it, to the same weights as without the
             interruption, also with `patience`, `EarlyStopping` and `ReduceLROnPlateau`; other callbacks
-            that count epochs begin anew. Another model, label, loss, loss_weights, class_weight or class of
-            optimizer is an error, and within an epoch other metrics. Of the optimizer's options, precision,
-            steps_per_execution and the validation data those given now count; the learning rate is that of
-            the checkpoint, unless the optimizer has another one than when the run began. If the checkpoint is
-            from the last epoch, or the run has ended early,
-            nothing is left to train.
+            that count epochs begin anew. It is an error if the model, label, loss, loss_weights,
+            class_weight or the optimizer's class has changed; within an epoch also if the metrics have.
+            The optimizer's options, precision, steps_per_execution and the validation data are those
+            given now. The learning rate is that of the checkpoint, unless the optimizer's initial one has
+            changed. If the checkpoint is from the last epoch, or the run has ended early, nothing is
+            left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
         stop_on_nan: whether to end a run whose loss or weights are no longer numbers.
         validate_ids: whether to check ids and row lengths in every step, which is slow on a GPU.
             Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
         verbose: prints a line for each epoch, and in a terminal a progress bar until then.
-        workers: all workers, from `join_workers`, if several processes call `train` together, each
-            with its share of the rows. Metrics of training are those of all rows, for which their state has
-            to be a sum over batches, not a maximum; metrics of
-            validation those of the first worker, so that callbacks end all of them after the same
-            epoch. A shuffled share of the validation data has other rows in each epoch. The
-            first one writes checkpoints, in a folder that all can read. Only the first should
-            save the model, and have `tensorboard`. The report counts a worker's own rows.
+        workers: the workers, from `join_workers`, if several processes call `train` together, each with
+            its share of the rows. Training metrics are those of all rows, so their state has to be a
+            sum over batches, not a maximum. Validation metrics are those of the first worker, so that
+            callbacks end all workers after the same epoch. A shuffled share of the validation data has
+            other rows in each epoch. The first worker writes checkpoints, into a folder that all can
+            read; only the first should save the model and have `tensorboard`. The report counts a
+            worker's own rows.
 
     Returns:
         Speed, loss curve and metrics.
@@ -157,9 +158,11 @@ def train(
         val_loss  0.5633
     """
     check_objects(model, callbacks)
-    epochs = whole_number("epochs", epochs)
+    epochs = whole_number("epochs", epochs, 1, TrainingError)
     if steps_per_execution is not None:
-        steps_per_execution = whole_number("steps_per_execution", steps_per_execution)
+        steps_per_execution = whole_number(
+            "steps_per_execution", steps_per_execution, 1, TrainingError
+        )
     warn_if_not_servable(model)
     expect_one_loss(model, loss)
     metrics = check_softmax(model, loss, metrics)

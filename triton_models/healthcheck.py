@@ -27,7 +27,7 @@ from typing import Any, Protocol
 VALUES, NNZS = "__values", "__nnzs"
 # The id of its requests, by which a step leaves them out of its metrics.
 REQUEST_ID = "health check"
-# Refusals of a server that has too much to do, or whose model answers no more.
+# Refusals by a server that is too busy, or whose model no longer answers.
 BUSY = ("Exceeds maximum queue size", "Request timeout expired")
 # The server is local, so a proxy in the environment does not apply.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -48,7 +48,7 @@ class ProbeError(Exception):
 class ProbeConnection(Protocol):
     """Three requests to a server, over any protocol; each raises ProbeError.
 
-    Without a version they are about the one that the server answers with, which of several is the latest.
+    Without a version they concern the one that the server answers with: the latest, if there are several.
     """
 
     def config(self, model: str, timeout: float, version: str = "") -> Mapping[str, Any]:

@@ -92,23 +92,23 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         Args:
             data: paths, a folder or a glob of parquet; the same of CSV or TSV with a header,
                 also .gz; a Polars or pandas frame, a dict of columns, an Arrow table or reader, or
-                any object with `__arrow_c_stream__`, such as a query of DuckDB. Files are listed
-                once, so that all operators learn from the same rows. Column types may differ
-                between files, if one of these or a wider type holds the values of all without loss,
-                as int64 holds those of int32. A lazy frame is evaluated once, into a temporary file
-                (`TMPDIR`) if operators learn from it, and so is text.
+                any object with `__arrow_c_stream__`, such as a DuckDB query. Files are listed once,
+                so that all operators learn from the same rows. Column types may differ between
+                files if one of them, or a wider type, holds all values without loss, as int64 holds
+                those of int32. If operators learn from a lazy frame or from text, it is evaluated
+                once, into a temporary file (`TMPDIR`).
             schema: tags and properties of the data's columns. Default: `_schema.json` beside the
                 first file of parquet, as `transform_to_parquet` writes it.
             engine: "cpu", "gpu" (through cuDF; an error if a query cannot run there) or "auto",
                 which is the CPU.
-            client: a `dask.distributed.Client`: its workers learn from groups of files, which all
-                of them have to be able to read, and merge the results. An operator that needs all
-                of the data at once, as after Groupby, learns on this machine.
+            client: a `dask.distributed.Client`. Its workers learn from groups of files, which every
+                worker must be able to read, and merge the results. An operator that needs all of
+                the data at once, such as one after Groupby, learns on this machine.
             storage_options: how to connect to the object stores of paths such as s3://bucket/key,
                 as `polars.scan_parquet` takes it. Default: the environment.
-            progress: show rows and operators on standard error if it takes more than a second: a line
-                in a terminal or a notebook, else messages of the logger `workflow.progress`. The
-                environment variable `ENSEMBLE_PROGRESS=0` hides them everywhere.
+            progress: whether a fit that takes more than a second shows its rows and operators: as a
+                line on standard error in a terminal or a notebook, else as messages of the logger
+                `workflow.progress`. The environment variable `ENSEMBLE_PROGRESS=0` hides them everywhere.
 
         Returns:
             The workflow itself.
@@ -164,9 +164,9 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     def fit_schema(self, schema: Schema) -> Workflow:
         """Determine the outputs' names, types and tags without data.
 
-        This fits a workflow that learns nothing from data. For others the `output_schema` is then
-        known, without facts that depend on data, such as cardinalities; they can be used after
-        `fit`.
+        A workflow that learns nothing from data is then fitted. For any other, the `output_schema` is
+        then known, except for facts that depend on data, such as cardinalities; it still needs `fit`
+        before it can be used.
 
         Args:
             schema: the columns of the data.
@@ -235,11 +235,11 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
             storage_options: as in `fit`.
 
         Returns:
-            A lazy frame; collect it with `engine="streaming"` if it is larger than memory. Its rows
-            are read by that `collect`, which is the caller's: for damaged pages of a file without
-            checksums, as other programs write them, it raises an error of Polars.
-            `transform_to_parquet` names the file and the row group. Of a file that was replaced
-            before that `collect`, it takes the new rows; `transform_to_parquet` refuses it.
+            A lazy frame; collect it with `engine="streaming"` if it is larger than memory. The rows are
+            read only by that `collect`, in the caller's hands. So damaged pages of a file without
+            checksums, as other programs write them, raise a Polars error there, and a file that was
+            replaced in the meantime gives its new rows. `transform_to_parquet` names the damaged file
+            and row group, and refuses a replaced file.
 
         Raises:
             WorkflowError: a column is missing or of another kind than in `fit`, a float is not a

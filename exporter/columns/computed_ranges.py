@@ -17,9 +17,10 @@ from workflow.schema.schema import Schema
 def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Schema) -> None:
     """Refuse computed columns whose values, for some requests, do not fit a dtype.
 
-    A cast would silently replace such values by the nearest one, on every runtime. For a column
-    that is passed through, the client checks the dtype (narrow_inputs.py) if it is an integer type:
-    in a float input, nulls could not be distinguished from NaN.
+    On every runtime, a cast would silently replace such values by the nearest one that fits. A column
+    that is passed through is not checked here if its narrower dtype is an integer type: then the client
+    checks its values (narrow_inputs.py). A float input could not be checked so, since its nulls could not
+    be told from NaN.
 
     Args:
         outputs: the workflow's columns for the network, each with its assigned dtype and the dtype
@@ -31,8 +32,8 @@ def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Sc
     """
     narrowed = [
         (feature, dtype)
-        for feature, (assigned, taken) in outputs
-        for dtype in dict.fromkeys((assigned, taken))
+        for feature, (assigned, network_dtype) in outputs
+        for dtype in dict.fromkeys((assigned, network_dtype))
         if stated_range(feature.schema) is None
         and (
             _rounds(feature, dtype, assigned)
@@ -45,11 +46,11 @@ def expect_ranges(outputs: Iterable[tuple[Feature, tuple[str, str]]], inputs: Sc
     program = build(
         [(f.schema.with_(dtype=f.expression.type.dtype), f.expression) for f, _ in narrowed], inputs
     )
-    found = ranges(program)
+    step_ranges = ranges(program)
     for dtype, (column, step) in zip(
         (dtype for _, dtype in narrowed), program.outputs, strict=True
     ):
-        ends = found[step]
+        ends = step_ranges[step]
         if ends is not None and not holds(DTYPES[dtype], *ends):
             raise ExportError(
                 f"Column {column.name!r} is computed as {column.dtype}, and its steps make values from "

@@ -30,8 +30,8 @@ def expect_room(network: Network, features: ServedColumns) -> None:
         ExportError: a table is too small.
     """
     counts = id_counts(features)
-    for layer, own, rows in network.tables():
-        column = _column_of(own, network.columns)
+    for layer, name, rows in network.tables():
+        column = _column_of(name, network.columns)
         if rows < counts.get(column, 0):
             raise ExportError(
                 too_small(column, counts[column], f"layer {layer!r} with {rows} rows.")
@@ -49,7 +49,7 @@ def expect_same_fit(network: Network, workflow: Workflow) -> None:
         ExportError: another fit has made the features; names the columns. Or another training has
             made the items' vectors.
     """
-    recorded = {_column_of(own, network.columns): fit for own, fit in network.fits().items()}
+    recorded = {_column_of(name, network.columns): fit for name, fit in network.fits().items()}
     if differ := other_fits(recorded, fits_of(workflow.output_schema.columns)):
         raise ExportError(
             "Expected the workflow whose fit has made the features that the network was trained on. "
@@ -74,16 +74,16 @@ def spare_tables(network: Network, features: ServedColumns) -> tuple[str, ...]:
         A text for each: the column, its ids and the table's rows.
     """
     counts = id_counts(features)
-    found = [
-        (_column_of(own, network.columns), layer, rows) for layer, own, rows in network.tables()
+    tables = [
+        (_column_of(name, network.columns), layer, rows) for layer, name, rows in network.tables()
     ]
     return tuple(
         f"{column} ({counts[column]:,} ids, {rows:,} rows in {layer!r})"
-        for column, layer, rows in found
+        for column, layer, rows in tables
         if 0 < counts.get(column, 0) < rows
     )
 
 
-def _column_of(own: str, columns: Columns) -> str:
+def _column_of(name: str, columns: Columns) -> str:
     """The workflow's column for a network's own name of it."""
-    return str(columns.get(own) or columns.get(own + VALUES, own)).removesuffix(VALUES)
+    return str(columns.get(name) or columns.get(name + VALUES, name)).removesuffix(VALUES)

@@ -51,13 +51,13 @@ def _hashes_bytes(verb: str, operands: Iterable[Type]) -> bool:
 def _hashing(workflow: Workflow, program: Program) -> list[str]:
     """The operators that make such hashes in a part of a workflow, each as its label."""
     outputs = workflow.outputs()
-    left = {id(e) for e in _hashes(outputs[c.name].expression for c, _ in program.outputs)}
+    ids = {id(e) for e in _hashes(outputs[c.name].expression for c, _ in program.outputs)}
     labels: dict[str, None] = {}
     for node, columns in workflow.features().items():
-        made = left & {id(e) for e in _hashes(feature.expression for feature in columns.values())}
-        if made:
+        hits = ids & {id(e) for e in _hashes(feature.expression for feature in columns.values())}
+        if hits:
             labels[node.label] = None
-        left -= made
+        ids -= hits
     return list(labels)
 
 

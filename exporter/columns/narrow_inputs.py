@@ -18,8 +18,8 @@ from workflow.schema.schema import Schema
 def narrow_inputs(program: Program, dtypes: Mapping[str, str]) -> Program:
     """Give a column of integers that reaches the network unchanged the network's own dtype.
 
-    An int64 input that is passed on as int32 would be saturated. As an int32 input it cannot hold
-    such a value on any runtime: the client refuses the value and names its row.
+    If the input stayed int64 and were passed on as int32, its values would be saturated. As an int32
+    input it cannot hold a larger value on any runtime: the client refuses the value and names its row.
 
     Args:
         program: the preprocessing.
@@ -78,19 +78,19 @@ def input_dtypes(
         outputs: the workflow's columns for the network, each with the dtypes to which it is cast.
         inputs: the columns of the data.
     """
-    found: dict[str, str] = {}
+    narrowest: dict[str, str] = {}
     for feature, dtypes in outputs:
         for dtype in dtypes:
             name = handed_on(feature.expression, dtype, inputs)
-            if name and is_narrower(found.get(name, inputs[name].dtype), dtype):
-                found[name] = dtype
-    return found
+            if name and is_narrower(narrowest.get(name, inputs[name].dtype), dtype):
+                narrowest[name] = dtype
+    return narrowest
 
 
 def is_narrower(have: str, want: str) -> bool:
     """Whether an integer dtype lacks some values of another one."""
-    one, other = DTYPES[have], DTYPES[want]
-    return one.is_integer and other.is_integer and not holds_all(other, one)
+    source, target = DTYPES[have], DTYPES[want]
+    return source.is_integer and target.is_integer and not holds_all(target, source)
 
 
 def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:

@@ -51,11 +51,11 @@ def _causes(steps: Sequence[Step]) -> list[set[str]]:
         choices: dict[tuple[bool, ...], set[str]] = {}
         for name in set().union(*before):
             choices.setdefault(tuple(name in names for names in before), set()).add(name)
-        made: set[str] = set()
+        step_causes: set[str] = set()
         for choice, names in choices.items():
             if _is_nullable(step, [steps[operand] for operand in step.operands], choice):
-                made |= names
-        causes.append(made)
+                step_causes |= names
+        causes.append(step_causes)
     return causes
 
 

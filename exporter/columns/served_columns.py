@@ -81,34 +81,34 @@ def select_features(
     """
     schema, inputs = workflow.output_schema, workflow.input_schema
     labels = _labels(workflow, label_columns)
-    wanted = _wanted_columns(signature, schema, sparse_max or {})
-    expect_widths(wanted, sparse_max or {})
-    _expect_no_label(wanted, labels)
-    without = {*labels, *(wire.name for wire in wanted)}
+    wires = _wanted_columns(signature, schema, sparse_max or {})
+    expect_widths(wires, sparse_max or {})
+    _expect_no_label(wires, labels)
+    without = {*labels, *(wire.name for wire in wires)}
     columns, casts = [], []
-    expressions = workflow.served(wire.name for wire in wanted)
-    for wire in wanted:
-        made = schema[wire.name]
-        _check_column(made, wire)
-        if made.dtype != wire.dtype:
-            casts.append(Cast(wire.name, made.dtype, wire.dtype))
-        own = expressions[wire.name].expression
+    expressions = workflow.served(wire.name for wire in wires)
+    for wire in wires:
+        output = schema[wire.name]
+        _check_column(output, wire)
+        if output.dtype != wire.dtype:
+            casts.append(Cast(wire.name, output.dtype, wire.dtype))
+        original = expressions[wire.name].expression
         # The dtype assigned to the output comes first, as in training.
-        expression = cast_early(cast_early(own, made.dtype, inputs), wire.dtype, inputs)
-        columns.append((made.with_(dtype=wire.dtype), expression))
-    taken = [(expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wanted]
-    expect_ranges(taken, inputs)
+        expression = cast_early(cast_early(original, output.dtype, inputs), wire.dtype, inputs)
+        columns.append((output.with_(dtype=wire.dtype), expression))
+    outputs = [(expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wires]
+    expect_ranges(outputs, inputs)
     program = settle_nulls(build(columns, inputs))
-    program = narrow_inputs(program, input_dtypes(taken, inputs))
+    program = narrow_inputs(program, input_dtypes(outputs, inputs))
     _expect_no_label_input(program, labels)
     return ServedColumns(
         program=program,
         inputs=tuple(wire_column(column, column.nullable) for column in program.inputs.columns),
-        outputs=tuple(wanted),
+        outputs=tuple(wires),
         casts=tuple(casts),
         labels=labels,
         unused=tuple(name for name in schema if name not in without),
-        cuts=cut_widths(program, wanted) if sparse_max else {},
+        cuts=cut_widths(program, wires) if sparse_max else {},
         training_data=workflow.training_data.keep(program.inputs),
     )
 
@@ -136,12 +136,12 @@ def expect_no_lists(produced: Schema, columns: Mapping[str, str | Sequence[str]]
 def _labels(workflow: Workflow, label_columns: Sequence[str] | None) -> tuple[str, ...]:
     if label_columns is None:
         return tuple(workflow.output_schema.tagged(Tags.TARGET))
-    made = workflow.output_schema
+    outputs = workflow.output_schema
     for name in label_columns:
-        if name not in made and name not in workflow.input_schema:
+        if name not in outputs and name not in workflow.input_schema:
             raise ExportError(
-                f"Label {name!r} is not a column of the workflow. Its outputs are {listed(made)}."
-                f"{did_you_mean([name], [*made, *workflow.input_schema])} "
+                f"Label {name!r} is not a column of the workflow. Its outputs are {listed(outputs)}."
+                f"{did_you_mean([name], [*outputs, *workflow.input_schema])} "
                 "Labels are columns of the training data; outputs of the network keep their names."
             )
     return tuple(label_columns)
@@ -218,8 +218,8 @@ def _pair(column: str, specs: dict[str, TensorSpec]) -> WireColumn:
     return WireColumn(column, values.dtype, "flat", nnzs_dtype=nnzs.dtype)
 
 
-def _expect_no_label(wanted: Iterable[WireColumn], labels: Sequence[str]) -> None:
-    for column in wanted:
+def _expect_no_label(wires: Iterable[WireColumn], labels: Sequence[str]) -> None:
+    for column in wires:
         if column.name in labels:
             raise ExportError(
                 f"The network takes {column.name!r}, which is a label. Train without it, or leave it out of "
@@ -239,23 +239,23 @@ def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
             )
 
 
-def _check_column(made: ColumnSchema, wire: WireColumn) -> None:
+def _check_column(output: ColumnSchema, wire: WireColumn) -> None:
     want = DTYPES[wire.dtype]
-    if made.is_list != wire.is_list:
-        name = made.name
+    if output.is_list != wire.is_list:
+        name = output.name
         kind, other = "a list", "one value a row"
         advice = (
             f"the inputs {name}{VALUES} and {name}{NNZS} of one column, or {name} of the list's width "
             f"(for one of width 1 say so: sparse_max={{{name!r}: 1}})"
         )
-        if not made.is_list:
+        if not output.is_list:
             kind, other, advice = other, kind, f"one input {name} of one column"
         raise ExportError(
             f"Column {name!r} is {kind} in the workflow and {other} in the network. "
             f"Give the network {advice}, or change the workflow."
         )
-    if reason := inexact(made, want):
+    if reason := inexact(output, want):
         raise ExportError(
-            f"Column {made.name!r} {reason}. Received: an input of the network of {want.name}. "
+            f"Column {output.name!r} {reason}. Received: an input of the network of {want.name}. "
             "Change the workflow or the network's input, so that they agree."
         )

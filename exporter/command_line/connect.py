@@ -98,9 +98,9 @@ class RunningServer:
             CommandError: one of them is given without --url.
         """
         options = [field for field in fields(self) if not names or field.name in names]
-        given = [f.name for f in options if getattr(self, f.name) not in (f.default, [])]
-        if self.url is None and given:
-            words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        settings = [f.name for f in options if getattr(self, f.name) not in (f.default, [])]
+        if self.url is None and settings:
+            words = ", ".join(f"--{name.replace('_', '-')}" for name in settings)
             raise CommandError(
                 f"Expected --url of a running server with {words}. Received: no --url."
             )
@@ -150,14 +150,14 @@ def connected(name: str, connection: AnyServer) -> Iterator[EnsembleClient]:
         )
     key = os.environ.get(ADMIN_KEY)
     if url is not None:
-        own = admin_headers(key) if connection.shared_memory and key else {}
-        with connection.client(name, url, own) as client:
+        headers = admin_headers(key) if connection.shared_memory and key else {}
+        with connection.client(name, url, headers) as client:
             yield client
         return
     connection.expect_url("header", *_CERTIFICATES)
     with TritonServer(Path(str(repository)), [name]) as server:
-        own = server.admin_headers if connection.shared_memory else {}
-        with connection.client(name, server.grpc_url, own) as client:
+        headers = server.admin_headers if connection.shared_memory else {}
+        with connection.client(name, server.grpc_url, headers) as client:
             yield client
 
 

@@ -16,12 +16,12 @@ def parameters_of(command: Callable[..., None]) -> list[inspect.Parameter]:
         >>> [parameter.name for parameter in parameters_of(openapi)][:3]
         ['name', 'url', 'model_version']
     """
-    found: list[inspect.Parameter] = []
+    parameters: list[inspect.Parameter] = []
     for parameter in _signature(command).values():
         group = _group(parameter)
-        found += [parameter] if group is None else _signature(group).values()
+        parameters += [parameter] if group is None else _signature(group).values()
     # So that those without a default, as a group has, may follow others.
-    return [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in found]
+    return [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters]
 
 
 def grouped(command: Callable[..., None], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def with_items(
 ) -> Any:
     """The network that is exported: the path of a model, or a `NearestItems` of it."""
     if items is None:
-        for option, given in (("--index", index), ("--search", search)):
-            if given is not None:
+        for option, value in (("--index", index), ("--search", search)):
+            if value is not None:
                 raise CommandError(f"Expected {option} with --items FILE. Received: it alone.")
         return model
     from exporter import NearestItems  # noqa: PLC0415 - so that help is shown at once

@@ -69,9 +69,9 @@ class NetworkOptions:
         """
         if self.model in KINDS:
             return self._built(workflow, labels)
-        given = [field.name for field in fields(self) if field.name != "model"]
+        names = [field.name for field in fields(self) if field.name != "model"]
         useless = [
-            f"--{name.replace('_', '-')}" for name in given if getattr(self, name) is not None
+            f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None
         ]
         if useless:
             raise CommandError(
@@ -105,8 +105,8 @@ class NetworkOptions:
             options["top" if self.model == "dlrm" else "hidden"] = _widths(self.hidden)
         self._expect_own()
         if self.query:
-            others = [c.name for c in columns if c.name not in self.query]
-            options |= {"query": list(self.query), "candidate": others, "softmax": self._softmax()}
+            rest = [c.name for c in columns if c.name not in self.query]
+            options |= {"query": list(self.query), "candidate": rest, "softmax": self._softmax()}
         if self.model == "bst":
             options |= {"sequence": self.sequence, "target": self.target}
         make = getattr(models, self.model)
@@ -159,9 +159,9 @@ def make_loss(words: Sequence[str] | None, softmax: str | None) -> Any:
         CommandError: another loss is named beside a softmax, or several for one output.
     """
     if not softmax:
-        found = by_output(words or ["binary_crossentropy"], "--loss")
-        losses = {output: names[-1] for output, names in found.items()}
-        if any(len(names) > 1 for names in found.values()):
+        choices = by_output(words or ["binary_crossentropy"], "--loss")
+        losses = {output: names[-1] for output, names in choices.items()}
+        if any(len(names) > 1 for names in choices.values()):
             raise CommandError(f"Expected one --loss, or one of each output. Received: {words}.")
         return losses.get("", losses)
     if words:
@@ -176,8 +176,8 @@ def make_loss(words: Sequence[str] | None, softmax: str | None) -> Any:
 
 def make_metrics(words: Sequence[str] | None) -> Any:
     """The metrics of each output, or of each one by its name; None by default."""
-    found = by_output(words or (), "--metric")
-    return found.get("", found) or None
+    metrics = by_output(words or (), "--metric")
+    return metrics.get("", metrics) or None
 
 
 def by_output(words: Sequence[str], option: str) -> dict[str, list[str]]:
@@ -190,16 +190,16 @@ def by_output(words: Sequence[str], option: str) -> dict[str, list[str]]:
         >>> by_output(["click=auc", "click=accuracy", "price=mae"], "--metric")
         {'click': ['auc', 'accuracy'], 'price': ['mae']}
     """
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for word in words:
         output, _, name = word.rpartition("=")
-        found.setdefault(output, []).append(name)
-    if "" in found and len(found) > 1:
+        names.setdefault(output, []).append(name)
+    if "" in names and len(names) > 1:
         raise CommandError(
             f"Expected {option} NAME, or {option} OUTPUT=NAME of each output. "
             f"Received: {', '.join(words)}."
         )
-    return found
+    return names
 
 
 def make_optimizer(name: str, learning_rate: float | None) -> Any:
@@ -210,17 +210,17 @@ def make_optimizer(name: str, learning_rate: float | None) -> Any:
     """
     from training import optimizers  # noqa: PLC0415 - so that help is shown at once
 
-    known = {"adam": optimizers.Adam, "adagrad": optimizers.Adagrad, "sgd": optimizers.SGD}
-    if name not in known:
+    choices = {"adam": optimizers.Adam, "adagrad": optimizers.Adagrad, "sgd": optimizers.SGD}
+    if name not in choices:
         raise CommandError(
-            f"Expected an optimizer among {', '.join(known)}. Received: {name}. Others can be used "
+            f"Expected an optimizer among {', '.join(choices)}. Received: {name}. Others can be used "
             "in Python: training.train(model, data, optimizer=keras.optimizers.Lion())."
         )
     if learning_rate is None:
-        return known[name]()
+        return choices[name]()
     if not learning_rate > 0:
         raise CommandError(f"Expected a learning rate above 0. Received: {learning_rate}.")
-    return known[name](learning_rate)
+    return choices[name](learning_rate)
 
 
 def loss_weights(words: Sequence[str] | None) -> dict[str, float] | None:
@@ -258,8 +258,8 @@ def class_weights(words: Sequence[str] | None) -> dict[Any, Any] | None:
         place, _, weight = word.rpartition("=")
         output, _, label = place.rpartition(":")
         try:
-            own = weights.setdefault(output, {}) if output else weights
-            own[int(label)] = float(weight)
+            output_weights = weights.setdefault(output, {}) if output else weights
+            output_weights[int(label)] = float(weight)
         except ValueError:
             raise CommandError(
                 "Expected a class weight as LABEL=WEIGHT, such as 1=20, or OUTPUT:LABEL=WEIGHT. "

@@ -57,11 +57,11 @@ def _run_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent.absolute()))
     # Dataclasses look up the module that defines them. Not for longer: pickle would take the file's own
     # classes for ones that other processes can import.
-    known = sys.modules.setdefault(path.stem, module)
+    registered = sys.modules.setdefault(path.stem, module)
     try:
         spec.loader.exec_module(module)
     finally:
-        if known is module:
+        if registered is module:
             sys.modules.pop(path.stem, None)
     return module
 

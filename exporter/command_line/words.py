@@ -93,7 +93,7 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
         >>> values(["rank=8", "combiner=sum"], {"rank": "int", "combiner": "str"}, "--model-option")
         {'rank': 8, 'combiner': 'sum'}
     """
-    read: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for word in words or ():
         name, equals, text = word.partition("=")
         if name not in kinds or not equals:
@@ -102,13 +102,13 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
                 + did_you_mean([name], kinds)
             )
         try:
-            read[name] = ast.literal_eval(text)
+            by_name[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            read[name] = text
+            by_name[name] = text
         # A version such as 1.20 is no number.
-        if isinstance(read[name], float) and kinds[name].startswith("str"):
-            read[name] = text
-    return read
+        if isinstance(by_name[name], float) and kinds[name].startswith("str"):
+            by_name[name] = text
+    return by_name
 
 
 def answer(as_json: bool, text: str, **fields: Any) -> None:

@@ -35,10 +35,10 @@ def config_text(model: ModelSpec, versions: Iterable[int] = ()) -> str:
     for entry, tensor in zip(config.input, model.inputs, strict=True):
         entry.allow_ragged_batch = tensor.ragged
     config.output.extend(_tensor(pb.ModelOutput, tensor, model) for tensor in model.outputs)
-    for made, source in model.widths.items():
+    for target, source in model.widths.items():
         config.batch_input.add(
             kind=pb.BatchInput.BATCH_ITEM_SHAPE_FLATTEN,
-            target_name=[made],
+            target_name=[target],
             data_type=pb.TYPE_INT32,
             source_input=[source],
         )

@@ -62,11 +62,11 @@ class GoldenRows:
 
     def without(self, names: frozenset[str]) -> GoldenRows:
         """The rows except those with some names."""
-        kept = [number for number, name in enumerate(self.names) if name not in names]
+        numbers = [number for number, name in enumerate(self.names) if name not in names]
         return GoldenRows(
-            tuple(self.names[number] for number in kept),
-            self.frame[kept],
-            tuple(self.requests[number] for number in kept),
+            tuple(self.names[number] for number in numbers),
+            self.frame[numbers],
+            tuple(self.requests[number] for number in numbers),
             self.warming,
             self.bold,
         )
@@ -79,21 +79,21 @@ def golden_rows(pipeline: Pipeline) -> GoldenRows:
         ExportError: a user's row that a client could not send, or that exceeds a limit.
     """
     columns, limits = pipeline.client_columns, pipeline.options.limits
-    given = given_rows(pipeline)
-    made = [
+    user_rows = given_rows(pipeline)
+    generated_rows = [
         (name, row, request)
         for name, row in _made(pipeline).items()
         for request in _requests(columns, _frame(columns, [row]))
         if not [*_beyond_limits(limits, columns, request)]
     ]
-    names = [f"golden_rows[{number}]" for number in range(len(given))]
-    rows = [_decoded(columns, request) for request in given]
-    rows.append(_frame(columns, [row for _, row, _ in made]))
+    names = [f"golden_rows[{number}]" for number in range(len(user_rows))]
+    rows = [_decoded(columns, request) for request in user_rows]
+    rows.append(_frame(columns, [row for _, row, _ in generated_rows]))
     return GoldenRows(
-        (*names, *(name for name, _, _ in made)),
+        (*names, *(name for name, _, _ in generated_rows)),
         pl.concat(rows),
-        (*given, *(request for _, _, request in made)),
-        len(given) or 1,
+        (*user_rows, *(request for _, _, request in generated_rows)),
+        len(user_rows) or 1,
         _BOLD,
     )
 
@@ -121,9 +121,9 @@ def given_rows(pipeline: Pipeline) -> list[Tensors]:
         source = Source.of(rows, known=_sender(columns).input_schema)
         with source.errors("The golden rows cannot be read"):
             have = frozenset(source.names)
-            wanted = [column.name for column in columns if column.name in have]
+            names = [column.name for column in columns if column.name in have]
             # Without any known column a later error names all of them.
-            table = source.select(wanted or None).sound().frame.head(MOST_GIVEN).collect()
+            table = source.select(names or None).sound().frame.head(MOST_GIVEN).collect()
         requests = _requests(columns, table)
     except (ClientError, WorkflowError) as error:
         text = error.message if isinstance(error, ClientError) else str(error)
@@ -184,10 +184,10 @@ def _with_times(columns: Sequence[WireColumn], frame: pl.DataFrame) -> pl.DataFr
 def _made(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     """The rows by name, without duplicates."""
     columns, limits = pipeline.client_columns, pipeline.options.limits
-    known = vocabularies(pipeline.features.program)
+    by_column = vocabularies(pipeline.features.program)
     # These two characters take 5 bytes.
     text = "é☃" * (min(limits.get("max_string_bytes", LONG_TEXT), LONG_TEXT) // 5)
-    edges = {c.name: golden_values(c, known.get(c.name, ()), text) for c in columns}
+    edges = {c.name: golden_values(c, by_column.get(c.name, ()), text) for c in columns}
     rows: dict[str, dict[str, Any]] = {}
 
     def add(name: str, scalar: _Pick, elements: _Pick) -> None:

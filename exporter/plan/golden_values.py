@@ -62,7 +62,7 @@ def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> Gol
     """
     code = column.null_code
     zero, one, least, most = _limits(column, code, text)
-    known = [kept for keys in known if (kept := _without(keys, code)).rows]
+    known = [vocabulary for keys in known if (vocabulary := _without(keys, code)).rows]
     ends = [(_key(keys, 0), _key(keys, -1)) for keys in known[:MOST_VOCABULARIES]]
     if not ends:
         # A column without lookups has no unseen values, and may be an id.
@@ -99,10 +99,10 @@ def _limits(column: WireColumn, code: Any, text: str) -> tuple[Any, Any, Any, An
     return 0, 1, int(whole.min) + (whole.min == code), int(whole.max) - (whole.max == code)
 
 
-def _unseen(known: Sequence[Column], step: int, least: int, most: int) -> int:
+def _unseen(tables: Sequence[Column], step: int, least: int, most: int) -> int:
     """An integer outside all vocabularies."""
-    lowest = min((int(keys.array.min()) for keys in known), default=0)
-    highest = max((int(keys.array.max()) for keys in known), default=0)
+    lowest = min((int(keys.array.min()) for keys in tables), default=0)
+    highest = max((int(keys.array.max()) for keys in tables), default=0)
     return highest + step if highest <= most - step else max(lowest - step, least)
 
 
@@ -116,7 +116,7 @@ def _key(keys: Column, place: int) -> Any:
 
 def vocabularies(program: Program) -> dict[str, list[Column]]:
     """The keys among which each input column's own values are looked up."""
-    found: dict[str, list[Column]] = {}
+    by_column: dict[str, list[Column]] = {}
     for step in program.steps:
         if step.verb != "lookup" or not step.parameters["keys"].rows:
             continue
@@ -125,15 +125,15 @@ def vocabularies(program: Program) -> dict[str, list[Column]]:
             source = program.steps[source.operands[0]]
         keys = step.parameters["keys"]
         if source.verb == "source" and _fits(program, source.parameters["name"], keys):
-            found.setdefault(source.parameters["name"], []).append(keys)
-    return found
+            by_column.setdefault(source.parameters["name"], []).append(keys)
+    return by_column
 
 
 def warn_of_null_codes(columns: Iterable[WireColumn], program: Program) -> None:
     """Warn of learnt values that no request can hold, since they stand for null there."""
-    known = vocabularies(program)
+    by_column = vocabularies(program)
     for column in columns:
-        code, tables = column.null_code, known.get(column.name, ())
+        code, tables = column.null_code, by_column.get(column.name, ())
         if code is not None and any(_without(keys, code).rows < keys.rows for keys in tables):
             warnings.warn(
                 f"The workflow has learnt the value {code} of {column.name!r} ({column.dtype}), which stands "

@@ -1,4 +1,4 @@
-"""Names of models: folders of the server's, and never a path. Nothing heavy is imported."""
+"""Names of models, which become folders of the repository and never paths. Nothing heavy is imported."""
 
 from __future__ import annotations
 

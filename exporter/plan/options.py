@@ -11,7 +11,7 @@ from exporter.plan.model_spec import Queue
 from exporter.plan.runtime import AUTO, RUNTIMES, RuntimeKind
 from exporter.plan.server_opsets import newest_opsets
 from workflow.schema.own_names import OwnNames
-from workflow.schema.python_number import make_fields_plain
+from workflow.schema.python_number import make_fields_plain, whole_number
 from workflow.wire.request_rules import LIMITS
 
 PROOFS = ("process", "server", "auto")
@@ -43,11 +43,12 @@ class ServingOptions(metaclass=OwnNames):
         max_batch_size: the most rows of a call. From 1 on the server joins requests that arrive
             together, and lists are sent padded; 0 sends lists as values and row lengths, and
             handles each request alone.
-        max_queue_delay_us: how many microseconds a request waits for others to join; requests also
-            wait while the model is busy, so that 0 is best at nearly every load.
+        max_queue_delay_us: how many microseconds a request waits for others to join it. 0 is best at
+            nearly every load, since requests join while the model is busy anyway.
         max_queue_size: the most requests that may wait at a step before more are refused; 0 for no
             limit.
-        queue_timeout_us: how many microseconds a request may wait at a step; 0 for no limit.
+        queue_timeout_us: how many microseconds a request may wait at a step before it is refused; 0
+            for no limit.
         network_instances: how many instances of the network serve at once.
         network_kind: where the network runs, "KIND_CPU", "KIND_GPU" or "KIND_AUTO", which is the
             GPU if the server has one.
@@ -66,39 +67,39 @@ class ServingOptions(metaclass=OwnNames):
             with a cache (`TritonServer(..., response_cache_bytes=64 * 2**20)`, or another Triton
             with `--cache-config=local,size=...`). For "tensorflow" and "onnx" only: of a model that
             is no ensemble, Triton also caches failed answers, and repeats them as empty successes.
-            Of several outputs it keeps those that the first of equal requests asks for, so that
-            all clients have to ask for all outputs, as ours does.
+            The cached answer has only the outputs that the first of equal requests asked for, so all
+            clients have to ask for all outputs, as ours does.
         warm_up: whether the server sends some rows to each model before it reports the model as
             ready, so that the first request is not slow.
         golden_rows: raw rows for the warm-up, as a Polars or pandas frame, a dict of columns or
-            parquet paths; the first 8 are used, and stay readable in the repository. By default it
-            is a row of zeros, empty strings and lists with one of them. The export proves the
-            written models with these rows as well as with its own.
-        keep_versions: how many published versions stay on disk, including the new one, for
-            `rollback`; older ones are removed. None keeps all. The server loads the steps of each
-            version, and runs a process for each Python step.
+            parquet paths. The first 8 are used; anyone who can read the repository can read them. The
+            default is one row of zeros, empty strings and lists of one such value. The export proves
+            the written models with these rows as well as with its own.
+        keep_versions: how many published versions stay on disk for `rollback`, including the new one;
+            older ones are removed. None keeps all. The server keeps the steps of every version loaded,
+            with a process for each Python step.
         prove: where the written models answer golden rows before they are published. "process" is
             the process of the export, in about a second. "server" also loads them in a server that
             is started for it, in some seconds more, so that a model that this server cannot load is
             not published. "auto" does so if a server can be started here.
-        max_rows: the most rows of a request; None for `max_batch_size`, or without it 65,536, or what
-            1 GiB holds of the scores of `NearestItems`.
+        max_rows: the most rows of a request. None for `max_batch_size`; without that for 65,536, or
+            with `NearestItems` for as many rows as have their scores in 1 GiB, if these are fewer.
         max_list_length: the most values in a row of a list; None for 65,536.
         max_string_bytes: the most bytes of a string; None for 65,536. Our client and our Python
             models check these three limits before any work; Triton's own backends check
             `max_batch_size`.
-        onnxruntime: the version of onnxruntime of the server, as "1.23", if it is older than the one
-            here, for "onnx" and "fused_onnx": a model of a newer opset, which that server would not
-            load, is refused. From 1.17 on.
-        server_memory_gb: the memory that the server has for these models, in GB of 1e9 bytes. Each
-            instance counts, once for each of `keep_versions` and once more for a new version that
-            loads beside them. An export that needs more, by an estimate as of `report.memory`, is
-            refused before anything is written. None for no limit.
-        other_fit: whether to export a network although another fit has made the features that it was
-            trained on: only if the ids and numbers of both fits mean the same. Also whether a tower
-            may be exported with items' vectors of another training.
-        progress: whether the export shows its steps on standard error if it takes more than a second,
-            as `Workflow.fit` does.
+        onnxruntime: the server's version of onnxruntime, such as "1.23", if it is older than the one
+            here; 1.17 or newer. For "onnx" and "fused_onnx": an export whose opset that server would
+            not load is refused.
+        server_memory_gb: the memory that the server has for these models, in GB of 1e9 bytes. An export
+            that needs more, by the estimate in `report.memory`, is refused before anything is
+            written. Each instance counts once for each of `keep_versions`, and once more for a new
+            version that loads beside them. None for no limit.
+        other_fit: whether to export a network that was trained on the features of another fit, which is
+            right only if the ids and numbers of both fits mean the same. Also whether to export a
+            tower with items' vectors from another training.
+        progress: whether an export that takes more than a second shows its steps on standard error, as
+            `Workflow.fit` does.
 
     Raises:
         ExportError: an invalid value, or two that contradict each other.
@@ -133,22 +134,22 @@ class ServingOptions(metaclass=OwnNames):
 
     def __post_init__(self) -> None:
         make_fields_plain(self)
-        for name, known in (
+        for name, choices in (
             ("runtime", (*RUNTIMES, AUTO)),
             ("network_kind", INSTANCE_KINDS),
             ("prove", PROOFS),
         ):
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in choices:
                 raise ExportError(
-                    f"Expected {name} among {', '.join(known)}. Received: {getattr(self, name)!r}."
+                    f"Expected {name} among {', '.join(choices)}. Received: {getattr(self, name)!r}."
                 )
         _expect_flags({f.name: getattr(self, f.name) for f in fields(self) if f.type == "bool"})
         for smallest, names in _COUNTS.items():
             for name in names:
-                _expect_count(name, getattr(self, name), smallest)
+                whole_number(name, getattr(self, name), smallest, ExportError)
         for name in ("keep_versions", *LIMITS):
             if getattr(self, name) is not None:
-                _expect_count(name, getattr(self, name), 1)
+                whole_number(name, getattr(self, name), 1, ExportError)
         newest_opsets(self.onnxruntime)
         _expect_memory(self.server_memory_gb)
         if not isinstance(self.columns, Mapping) or not all(
@@ -181,7 +182,7 @@ class ServingOptions(metaclass=OwnNames):
             "progress": True,
             **dict.fromkeys(_BATCHED, not self.max_batch_size),
         }
-        return tuple(each.name for each in fields(self) if not idle.get(each.name))
+        return tuple(option.name for option in fields(self) if not idle.get(option.name))
 
     @property
     def is_fused(self) -> bool:
@@ -260,9 +261,9 @@ def _contradictions(options: ServingOptions) -> Iterator[str]:
 
 
 def _expect_flags(flags: Mapping[str, Any]) -> None:
-    for name, given in flags.items():
-        if not isinstance(given, bool):
-            raise ExportError(f"Expected {name} as True or False. Received: {given!r}.")
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ExportError(f"Expected {name} as True or False. Received: {value!r}.")
 
 
 def _expect_memory(gigabytes: Any) -> None:
@@ -278,10 +279,3 @@ def _is_of_names(column: object) -> bool:
     """Whether it is a name, or a list of some."""
     names = column if isinstance(column, list | tuple) else [column]
     return bool(names) and all(isinstance(name, str) for name in names)
-
-
-def _expect_count(name: str, count: object, smallest: int) -> None:
-    if type(count) is not int or count < smallest:
-        raise ExportError(
-            f"Expected {name} as a whole number from {smallest}. Received: {count!r}."
-        )

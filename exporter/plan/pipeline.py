@@ -51,8 +51,8 @@ class Pipeline:
     @property
     def without_onnx(self) -> str:
         """The runtimes for the network that do not preprocess in ONNX, as advice; "" if none."""
-        others = [name for name in self.runtimes if RUNTIMES[name].in_tensorflow]
-        return " or ".join(f'runtime="{name}"' for name in others)
+        names = [name for name in self.runtimes if RUNTIMES[name].in_tensorflow]
+        return " or ".join(f'runtime="{name}"' for name in names)
 
     @property
     def client_columns(self) -> tuple[WireColumn, ...]:

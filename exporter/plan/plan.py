@@ -127,7 +127,7 @@ def make_plan(pipeline: Pipeline, runtime: Runtime) -> Plan:
     return plan
 
 
-def _expect_no_nul(program: Program, others: str) -> None:
+def _expect_no_nul(program: Program, alternatives: str) -> None:
     """Refuse a vocabulary of strings with a NUL: truncated, a string may equal another one."""
     for name, tables in vocabularies(program).items():
         for keys in tables:
@@ -135,7 +135,7 @@ def _expect_no_nul(program: Program, others: str) -> None:
                 raise ExportError(
                     f"Expected a vocabulary of {name!r} without NUL in its strings, since Triton's "
                     "onnxruntime backend reads a string up to a NUL. Received: one with a NUL. "
-                    f"Remove it from the data{others and f', or use {others}'}."
+                    f"Remove it from the data{alternatives and f', or use {alternatives}'}."
                 )
 
 

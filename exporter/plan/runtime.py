@@ -8,9 +8,9 @@ from dataclasses import dataclass
 # Tables of ONNX models beyond so many bytes are in a file of their own: inside the model they would be
 # copied three times. Servers map that file once for all instances.
 TABLES_FILE, EMBEDDED_BYTES = "tables.data", 64_000_000
-# So is the index of a search, of `triton_models.nearest_items.search`, which needs an extra.
+# So is the index of a search, which `triton_models.nearest_items.search` reads; it needs an extra.
 INDEX_FILE = "items.faiss"
-# The parameter by which a reader of the config knows the step that searches it.
+# The parameter in a config that marks the step that searches the index.
 INDEX_STEP = "index"
 
 
@@ -21,10 +21,10 @@ class RuntimeKind:
     Attributes:
         is_fused: whether it serves preprocessing and network as one model.
         is_served: whether the embedded server has its backend. The parity suite and docs/parity.md
-            cover such runtimes only.
+            cover only these runtimes; others can be exported all the same.
         ends_at_nul: whether the server reads a string up to a NUL, as Triton's onnxruntime backend
             does, see `WireColumn`.
-        in_tensorflow: whether TensorFlow runs the network there, so that it cannot be an ONNX model.
+        in_tensorflow: whether TensorFlow runs the network in the server, so that it cannot be an ONNX model.
         finds_items: whether a search for the nearest items can follow the network.
     """
 
@@ -42,7 +42,7 @@ RUNTIMES: Mapping[str, RuntimeKind] = {
     "fused_onnx": RuntimeKind(is_fused=True, ends_at_nul=True),
     "fused_tensorflow": RuntimeKind(is_fused=True, in_tensorflow=True, finds_items=False),
 }
-# The first of those that can serve the network.
+# Stands for the first runtime in the table that can serve the network.
 AUTO = "auto"
 
 

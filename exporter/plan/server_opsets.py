@@ -27,8 +27,8 @@ def newest_opsets(version: str | None) -> dict[str, int]:
     """
     if version is None:
         return {}
-    found = re.fullmatch(r"1\.(\d{1,3})(\.\d+)?", version) if isinstance(version, str) else None
-    minor = int(found[1]) if found else 0
+    match = re.fullmatch(r"1\.(\d{1,3})(\.\d+)?", version) if isinstance(version, str) else None
+    minor = int(match[1]) if match else 0
     if minor < _OLDEST:
         raise ExportError(
             f'Expected onnxruntime as text, the version of the server, such as "1.23", from 1.{_OLDEST} '

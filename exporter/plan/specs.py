@@ -79,12 +79,12 @@ def ensemble(pipeline: Pipeline, preprocess: ModelSpec, network: ModelSpec) -> M
 
     The `preprocess` outputs are the network's inputs, in the same order, under any names.
     """
-    own = {tensor.name for tensor in (*preprocess.inputs, *network.outputs)}
+    names = {tensor.name for tensor in (*preprocess.inputs, *network.outputs)}
     suffix = "_nvt"
-    while any(f"{tensor.name}{suffix}" in own for tensor in network.inputs):
+    while any(f"{tensor.name}{suffix}" in names for tensor in network.inputs):
         suffix += "_"
     inside = {tensor.name: f"{tensor.name}{suffix}" for tensor in network.inputs}
-    made = zip(preprocess.outputs, network.inputs, strict=True)
+    pairs = zip(preprocess.outputs, network.inputs, strict=True)
     return ModelSpec(
         name=pipeline.name,
         version=pipeline.version,
@@ -99,7 +99,7 @@ def ensemble(pipeline: Pipeline, preprocess: ModelSpec, network: ModelSpec) -> M
                 preprocess.name,
                 preprocess.version,
                 {tensor.name: tensor.name for tensor in preprocess.inputs},
-                {output.name: inside[taken.name] for output, taken in made},
+                {output.name: inside[target.name] for output, target in pairs},
             ),
             EnsembleStep(
                 network.name,

@@ -51,16 +51,16 @@ def _network_requests(
 ) -> tuple[Tensors, ...]:
     """Tensors that preprocessing passes to the network."""
     run = NumpyInterpreter(pipeline.features.program)
-    given = pipeline.options.golden_rows is not None
-    made: list[Tensors] = []
+    exact = pipeline.options.golden_rows is not None
+    rows: list[Tensors] = []
     for tensors in requests:
         answer = run({c.name: decode(c, tensors) for c in pipeline.client_columns})
-        made.append({})
+        rows.append({})
         for column in pipeline.step_columns:
             wire = encode(column, answer[column.name])
-            made[-1] |= wire if given else {n: _zeros(n, tensor) for n, tensor in wire.items()}
+            rows[-1] |= wire if exact else {n: _zeros(n, tensor) for n, tensor in wire.items()}
     packing = parse_packing(preprocess.parameters.get("packing", "{}"))
-    return tuple(pack(tensors, packing) for tensors in made)
+    return tuple(pack(tensors, packing) for tensors in rows)
 
 
 def _zeros(name: str, tensor: Array) -> Array:
@@ -72,13 +72,13 @@ def _zeros(name: str, tensor: Array) -> Array:
 
 def _request(model: ModelSpec, tensors: Tensors) -> Mapping[str, WarmUpTensor]:
     """A row in the model's form; equal tensors share a file, named after its content."""
-    made = {}
+    request = {}
     for name, dtype in ((tensor.name, tensor.dtype) for tensor in model.inputs):
         content, shape = to_bytes(tensors[name]), tensors[name].shape
-        made[name] = WarmUpTensor(
+        request[name] = WarmUpTensor(
             file=hashlib.sha256(content).hexdigest()[:16],
             dtype=dtype,
             dims=shape[1:] if model.max_batch_size else shape,
             content=content,
         )
-    return made
+    return request

@@ -30,10 +30,10 @@ def expect_told_apart(columns: Sequence[WireColumn]) -> None:
         if column.layout == "flat":  # its tensors are the halves of a list
             continue
         name = column.name
-        others = [name.removesuffix(VALUES) + NNZS] if name.endswith(VALUES) else []
+        candidates = [name.removesuffix(VALUES) + NNZS] if name.endswith(VALUES) else []
         if name.endswith(NNZS):
-            others = [name.removesuffix(NNZS) + half for half in ("", VALUES)]
-        other = next((owners[tensor] for tensor in others if tensor in owners), None)
+            candidates = [name.removesuffix(NNZS) + half for half in ("", VALUES)]
+        other = next((owners[tensor] for tensor in candidates if tensor in owners), None)
         if other is not None:
             raise ExportError(
                 f"Expected names that tell single values from the halves of a list, which servers know "
@@ -73,27 +73,27 @@ def prove(ensemble: ModelSpec, models: Sequence[ModelSpec]) -> None:
     by_name = {model.name: model for model in models}
     for model in (ensemble, *models):
         _expect_distinct(model)
-    made = {tensor.name: (f"the input of {ensemble.name}", tensor) for tensor in ensemble.inputs}
-    taken: set[str] = set()
+    makers = {tensor.name: (f"the input of {ensemble.name}", tensor) for tensor in ensemble.inputs}
+    input_wires: set[str] = set()
     for step in ensemble.steps:
         model = _model_of(step, by_name)
         inputs = _ends(step, model, "input", step.inputs, model.inputs)
         for wire, tensor in inputs.items():
-            _meet(wire, tensor, f"input {tensor.name!r} of {model.name}", made)
-        taken |= set(inputs)
+            _meet(wire, tensor, f"input {tensor.name!r} of {model.name}", makers)
+        input_wires |= set(inputs)
         for wire, tensor in _ends(step, model, "output", step.outputs, model.outputs).items():
-            if wire in made:
+            if wire in makers:
                 raise ExportError(
-                    f"Tensor {wire!r} is made twice: by {made[wire][0]} and by {model.name}. "
+                    f"Tensor {wire!r} is made twice: by {makers[wire][0]} and by {model.name}. "
                     "Give one of them another name."
                 )
-            made[wire] = (f"the output {tensor.name!r} of {model.name}", tensor)
+            makers[wire] = (f"the output {tensor.name!r} of {model.name}", tensor)
     for tensor in ensemble.outputs:
-        _meet(tensor.name, tensor, f"the output of {ensemble.name}", made)
-    idle = made.keys() - taken - {tensor.name for tensor in ensemble.outputs}
+        _meet(tensor.name, tensor, f"the output of {ensemble.name}", makers)
+    idle = makers.keys() - input_wires - {tensor.name for tensor in ensemble.outputs}
     if idle:
         raise ExportError(
-            f"Nothing takes {', '.join(sorted(f'{made[wire][0]} ({wire})' for wire in idle))}."
+            f"Nothing takes {', '.join(sorted(f'{makers[wire][0]} ({wire})' for wire in idle))}."
         )
 
 
@@ -121,23 +121,23 @@ def _ends(
 ) -> dict[str, ModelTensor]:
     """The model's tensors by the ensemble's names; all of them mapped, and no others."""
     names = dict(step.inputs if side == "input" else step.outputs)
-    known = {tensor.name: tensor for tensor in tensors}
-    if names.keys() != known.keys():
+    by_name = {tensor.name: tensor for tensor in tensors}
+    if names.keys() != by_name.keys():
         raise ExportError(
             f"The ensemble maps the {side}s {listed(sorted(names)) or 'none'} of {model.name}, "
-            f"which has {listed(sorted(known)) or 'none'}."
+            f"which has {listed(sorted(by_name)) or 'none'}."
         )
     if len(set(names.values())) != len(names):
         raise ExportError(f"Two {side}s of {model.name} have one name in the ensemble: {mapping}.")
-    return {wire: known[name] for name, wire in names.items()}
+    return {wire: by_name[name] for name, wire in names.items()}
 
 
 def _meet(
-    wire: str, tensor: ModelTensor, where: str, made: dict[str, tuple[str, ModelTensor]]
+    wire: str, tensor: ModelTensor, where: str, makers: dict[str, tuple[str, ModelTensor]]
 ) -> None:
-    if wire not in made:
+    if wire not in makers:
         raise ExportError(f"Nothing makes {wire!r}, which is {where}.")
-    maker, source = made[wire]
+    maker, source = makers[wire]
     if (source.dtype, source.dims) != (tensor.dtype, tensor.dims):
         raise ExportError(
             f"Tensor {wire!r} is made as {source.dtype}{list(source.dims)} by {maker} "

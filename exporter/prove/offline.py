@@ -111,14 +111,14 @@ class OfflineAnswers:
         have = frame.columns
         labels = [c.name for c in self._workflow.input_schema.columns if c.name not in have]
         full = frame.with_columns(pl.lit(None).alias(name) for name in labels)
-        wanted = self._features.outputs
+        columns = self._features.outputs
         try:
-            made = self._workflow.transform(full, engine="cpu").select(c.name for c in wanted)
-            table = made.collect()
+            query = self._workflow.transform(full, engine="cpu").select(c.name for c in columns)
+            table = query.collect()
         except (WorkflowError, pl.exceptions.PolarsError) as error:
             raise _RefusedError(in_a_line(error)) from error
         return pl.DataFrame(
-            [to_series(_as_taken(c, to_column(table[c.name])), c.name) for c in wanted]
+            [to_series(_as_taken(c, to_column(table[c.name])), c.name) for c in columns]
         )
 
     def _encoded(self, features: pl.DataFrame) -> Tensors:
@@ -150,14 +150,14 @@ class OfflineAnswers:
                 self._answers(golden.frame[number])
             except _RefusedError as error:
                 failing[name] = str(error)
-        others = [name for name in failing if name not in golden.bold]
-        if failing and not others:
+        not_bold = [name for name in failing if name not in golden.bold]
+        if failing and not not_bold:
             return frozenset(failing)
-        shown = f" {golden.row(others[0])} ({others[0]})" if others else "s together"
+        shown = f" {golden.row(not_bold[0])} ({not_bold[0]})" if not_bold else "s together"
         raise ExportError(
             f"Expected a workflow and a network that answer the golden row{shown}. "
-            f"Received: {failing[others[0]] if others else reason} This happens in this process already, "
-            "without a server. Let the network answer such rows, or let the workflow change them."
+            f"Received: {failing[not_bold[0]] if not_bold else reason} This happens in this process "
+            "already, without a server. Let the network answer such rows, or let the workflow change them."
         )
 
     def _allowed(self, features: pl.DataFrame, predictions: Tensors) -> Tensors:
@@ -181,18 +181,18 @@ class OfflineAnswers:
         # NaN is not an overflow.
         overflowing = rows_with(features, lambda values: np.abs(values) >= large)
         allowed = {
-            name: _moved(made, nudged[name], tolerance) for name, made in predictions.items()
+            name: _moved(answer, nudged[name], tolerance) for name, answer in predictions.items()
         }
-        for each in allowed.values():
-            each[overflowing] = np.inf
+        for limits in allowed.values():
+            limits[overflowing] = np.inf
         if isinstance(self._network, NearestNetwork):
             return self._network.with_ties(self._encoded(features), allowed, tolerance)
         return allowed
 
     def _expect_all_ids(self) -> None:
         """Run the network on the last id of each column, to find tables that are too small."""
-        taken = {column.name for column in self._features.outputs}
-        lasts = {n: count - 1 for n, count in id_counts(self._features).items() if n in taken}
+        names = {column.name for column in self._features.outputs}
+        lasts = {n: count - 1 for n, count in id_counts(self._features).items() if n in names}
         # All at once: with thousands of columns, a row for each would be thousands of rows as wide.
         if self._reason(self._ids(lasts)) is None or self._reason(self._ids({})) is not None:
             return
@@ -221,16 +221,16 @@ def _single(column: WireColumn, value: int) -> Column:
     return Column(values, None, np.ones(1, np.int64) if column.is_list else None)
 
 
-def _as_taken(column: WireColumn, made: Column) -> Column:
+def _as_taken(column: WireColumn, data: Column) -> Column:
     """A column with the network's dtype; values out of range become the nearest ones."""
-    values, want = made.array, DTYPES[column.dtype]
+    values, want = data.array, DTYPES[column.dtype]
     if values.dtype.kind in "iu" and want.is_integer:
         have, room = np.iinfo(values.dtype), np.iinfo(want.numpy)
         values = np.clip(values, max(have.min, room.min), min(have.max, room.max))
     if values.dtype != want.numpy:
         with np.errstate(over="ignore"):
             values = values.astype(want.numpy)
-    return Column(values, made.valid, made.lengths)
+    return Column(values, data.valid, data.lengths)
 
 
 def _with_nan(predictions: Tensors) -> Array:
@@ -239,11 +239,11 @@ def _with_nan(predictions: Tensors) -> Array:
     return np.any([np.isnan(each).any(axis=1) for each in floats], axis=0)
 
 
-def _moved(made: Array, nudged: Array, tolerance: float) -> Array:
+def _moved(answer: Array, nudged: Array, tolerance: float) -> Array:
     """The tolerance of each value, greater if the value changes with its inputs' last digits."""
-    if made.dtype.kind != "f":
-        return np.where(made == nudged, 0.0, np.inf)
-    here, there = made.astype(np.float64), nudged.astype(np.float64)
+    if answer.dtype.kind != "f":
+        return np.where(answer == nudged, 0.0, np.inf)
+    here, there = answer.astype(np.float64), nudged.astype(np.float64)
     with np.errstate(invalid="ignore"):
         moved = np.nan_to_num(np.abs(there - here), nan=0.0, posinf=np.inf)
     return tolerance * np.maximum(1.0, np.nan_to_num(np.abs(here))) + 4 * moved

@@ -76,13 +76,13 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
     """
     offline = answers.of(plan.golden)
     try:
-        written = WrittenModels(plan, folders)
+        models = WrittenModels(plan, folders)
     except (ExportError, TrainingError, NotImplementedError):
         raise
     except Exception as error:  # libraries raise any type for invalid files
         raise UnprovenError(f"Expected models that load. Received: {in_a_line(error)}") from error
-    asked = [*_asked(plan, written, offline.golden)]
-    met = [_compare(plan, answers, offline, how, made) for how, made in asked]
+    asked = [*_asked(plan, models, offline.golden)]
+    met = [_compare(plan, answers, offline, how, model_answers) for how, model_answers in asked]
     served = _joined(offline, dict(asked)[_ALONE])
     _expect_rows_alone(plan, answers, offline, served)
     made_nan = [offline.golden.names[row] for row in np.flatnonzero(offline.made_nan)]
@@ -143,12 +143,12 @@ def _depends_on_others(
     floats = [name for name, array in served.items() if array.dtype.kind == "f"]
     if _differs(offline, served, row, floats):
         return True
-    others = [name for name in served if name not in floats]
-    if not _differs(offline, served, row, others):
+    rest = [name for name in served if name not in floats]
+    if not _differs(offline, served, row, rest):
         return False
     # Rounding, which depends on the number of rows, may decide between integers. So as many rows.
     copies = answers.predict(offline.features[[row] * len(offline.golden.names)])
-    return _differs(offline, {name: copies[name] for name in others}, row, others)
+    return _differs(offline, {name: copies[name] for name in rest}, row, rest)
 
 
 def _differs(offline: Offline, served: Tensors, row: int, names: Iterable[str]) -> bool:
@@ -175,33 +175,33 @@ def _golden(answers: OfflineAnswers, offline: Offline, served: Tensors) -> Itera
         if _differs(offline, served, row, expected):
             expected = answers.predict(offline.features[row])
         if offline.nan[row]:  # another processor may make another number of it
-            allowed = {output: np.full_like(each, np.inf) for output, each in allowed.items()}
+            allowed = {output: np.full_like(limits, np.inf) for output, limits in allowed.items()}
         yield GoldenAnswer(name, request, expected, allowed)
 
 
 def _asked(
-    plan: Plan, written: WrittenModels, golden: GoldenRows
+    plan: Plan, models: WrittenModels, golden: GoldenRows
 ) -> Iterator[tuple[str, list[list[Tensors]]]]:
     """Each kind of request, and the answers of each model to it."""
     alone: list[list[Tensors]] = []
     for name, request in zip(golden.names, golden.requests, strict=True):
-        made = _answered(written, [request], f"row {golden.row(name)} ({name}), {_ALONE}")
+        made = _answered(models, [request], f"row {golden.row(name)} ({name}), {_ALONE}")
         alone = [
             [*before, *new] for before, new in zip(alone or [[] for _ in made], made, strict=True)
         ]
     yield _ALONE, alone
-    requests = to_requests(written.contract, golden.frame)
+    requests = to_requests(models.contract, golden.frame)
     shown = f"rows ({', '.join(golden.names)})"
-    yield _TOGETHER, _answered(written, requests, f"{shown}, {_TOGETHER}")
+    yield _TOGETHER, _answered(models, requests, f"{shown}, {_TOGETHER}")
     if plan.published.max_batch_size:
-        yield _JOINED, _answered(written, golden.requests, f"{shown}, {_JOINED}")
+        yield _JOINED, _answered(models, golden.requests, f"{shown}, {_JOINED}")
 
 
 def _answered(
-    written: WrittenModels, requests: Sequence[Tensors], shown: str
+    models: WrittenModels, requests: Sequence[Tensors], shown: str
 ) -> list[list[Tensors]]:
     try:
-        return written.answer(requests)
+        return models.answer(requests)
     except Exception as error:  # libraries may raise any type
         raise UnprovenError(
             f"Expected an answer to the golden {shown}. Received: {in_a_line(error)}"
@@ -213,12 +213,12 @@ def _compare(
     answers: OfflineAnswers,
     offline: Offline,
     how: str,
-    made: Sequence[Sequence[Tensors]],
+    model_answers: Sequence[Sequence[Tensors]],
 ) -> float:
     """The greatest allowed difference that occurred."""
     if plan.steps:
-        _compare_features(plan, offline, how, made[0])
-    served = _joined(offline, made)
+        _compare_features(plan, offline, how, model_answers[0])
+    served = _joined(offline, model_answers)
     return max(_compare_output(answers, offline, how, name, served[name]) for name in served)
 
 
@@ -227,14 +227,14 @@ def _joined(offline: Offline, made: Sequence[Sequence[Tensors]]) -> Tensors:
     return {name: np.concatenate([each[name] for each in made[-1]]) for name in offline.predictions}
 
 
-def _compare_features(plan: Plan, offline: Offline, how: str, made: Sequence[Tensors]) -> None:
+def _compare_features(plan: Plan, offline: Offline, how: str, answers: Sequence[Tensors]) -> None:
     contract = contract_of(plan.steps[0])
     try:
-        served = to_table(contract, offline.features, made)
+        served = to_table(contract, offline.features, answers)
         for column in contract.outputs:
             here, there = offline.features[column.name], served[column.name]
-            found = compare_feature(column, here, there)
-            if (row := found.first_mismatch) is not None:
+            parity = compare_feature(column, here, there)
+            if (row := parity.first_mismatch) is not None:
                 raise _difference(
                     offline, how, f"feature {column.name!r}", row, here[row], there[row]
                 )
@@ -256,13 +256,13 @@ def _compare_output(
     for row in np.flatnonzero((gaps > allowed).any(axis=1)).tolist():
         alone = answers.predict(offline.features[row])[name][0]
         # A network may use other rows of its batch; then the answer to the row alone is expected.
-        own = alone if how == _ALONE else expected[row]
-        uses_batch = how != _ALONE and (distances(alone, own) > allowed[row]).any()
-        wrong = distances(own, served[row]) > allowed[row]
+        reference = alone if how == _ALONE else expected[row]
+        uses_batch = how != _ALONE and (distances(alone, reference) > allowed[row]).any()
+        wrong = distances(reference, served[row]) > allowed[row]
         if offline.nan[row] or (uses_batch and free.any()):
-            wrong &= ~undefined(own, served[row])
+            wrong &= ~undefined(reference, served[row])
         if wrong.any():
-            raise _difference(offline, how, f"output {name!r}", row, own, served[row])
+            raise _difference(offline, how, f"output {name!r}", row, reference, served[row])
     with np.errstate(invalid="ignore"):
         met = gaps[np.isfinite(allowed) & np.isfinite(gaps)]
     return float(met.max(initial=0.0))

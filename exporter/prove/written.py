@@ -65,7 +65,7 @@ class WrittenModels:
         for spec, call in self._models:
             if answers:
                 names = [tensor.name for tensor in spec.inputs]
-                requests = [dict(zip(names, made.values(), strict=True)) for made in answers[-1]]
+                requests = [dict(zip(names, reply.values(), strict=True)) for reply in answers[-1]]
             answers.append(_answer(spec, call, requests))
         return answers
 
@@ -88,17 +88,17 @@ def _answer(spec: ModelSpec, call: Call, requests: Sequence[Tensors]) -> list[Te
 
     ragged = [tensor.name for tensor in spec.inputs if tensor.ragged]
     answers = joint_calls.answer([_flattened(spec, one) for one in requests], attempt, ragged)
-    made = [answer for answer in answers if not isinstance(answer, Exception)]
-    if failed or len(made) < len(answers):
+    successes = [answer for answer in answers if not isinstance(answer, Exception)]
+    if failed or len(successes) < len(answers):
         raise (failed or [a for a in answers if isinstance(a, Exception)])[0]
-    return [{tensor.name: one[tensor.name] for tensor in spec.outputs} for one in made]
+    return [{tensor.name: one[tensor.name] for tensor in spec.outputs} for one in successes]
 
 
 def _flattened(spec: ModelSpec, request: Tensors) -> Tensors:
     """A request with ragged tensors in the onnxruntime backend's form: values and widths."""
     tensors = dict(request)
-    for made, name in spec.widths.items():
-        tensors[made] = np.full(len(request[name]), request[name].shape[1], np.int32)
+    for width_name, name in spec.widths.items():
+        tensors[width_name] = np.full(len(request[name]), request[name].shape[1], np.int32)
         tensors[name] = request[name].reshape(-1)
     return tensors
 
@@ -135,10 +135,10 @@ def _program(spec: ModelSpec, folder: Path) -> Call:
         run = interpreter.NumpyInterpreter(program_json.load_program(folder))
 
     def call(tensors: Tensors) -> Tensors:
-        made = run({column.name: wire.decode_request(column, tensors) for column in inputs})
+        columns = run({column.name: wire.decode_request(column, tensors) for column in inputs})
         answer: Tensors = {}
         for column in outputs:
-            answer |= wire.encode(column, made[column.name])
+            answer |= wire.encode(column, columns[column.name])
         return dict(packed_tensor.pack(answer, packed))
 
     return call
@@ -160,8 +160,8 @@ def _copied_package(folder: Path) -> Iterator[Callable[[str], ModuleType]]:
         yield lambda module: import_module(f"{name}.{module}")
     finally:
         sys.dont_write_bytecode = before
-        for known in [module for module in sys.modules if module.partition(".")[0] == name]:
-            del sys.modules[known]
+        for full_name in [module for module in sys.modules if module.partition(".")[0] == name]:
+            del sys.modules[full_name]
 
 
 def _saved_model(spec: ModelSpec, folder: Path) -> Call:

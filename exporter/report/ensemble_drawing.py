@@ -103,23 +103,23 @@ class EnsembleDrawing(Drawn):
         boxes.append(Box("answer", items=answer, kind="output"))
         return Diagram(self.config.name, boxes, arrows, noun="tensors")
 
-    def _arrows(self, made: dict[str, tuple[int, Item]], answer: Iterable[Item]) -> list[Arrow]:
+    def _arrows(self, makers: dict[str, tuple[int, Item]], answer: Iterable[Item]) -> list[Arrow]:
         """Arrows from the maker to the takers of each of the ensemble's tensors."""
         arrows = []
         for number, step in enumerate(self.config.ensemble_scheduling.step, 1):
-            arrows += _carried(made, step.input_map.values(), number)
-            own = self.steps[number - 1]
+            arrows += _carried(makers, step.input_map.values(), number)
+            model = self.steps[number - 1]
             # In the step's order, since a map in a config has no order.
-            for tensor, item in zip(own.output, _items(own, own.output, {}), strict=True):
-                made[step.output_map[tensor.name]] = number, item
-        return arrows + _carried(made, (item.name for item in answer), len(self.steps) + 1)
+            for tensor, item in zip(model.output, _items(model, model.output, {}), strict=True):
+                makers[step.output_map[tensor.name]] = number, item
+        return arrows + _carried(makers, (item.name for item in answer), len(self.steps) + 1)
 
 
-def _carried(made: Mapping[str, tuple[int, Item]], names: Iterable[str], end: int) -> list[Arrow]:
+def _carried(makers: Mapping[str, tuple[int, Item]], names: Iterable[str], end: int) -> list[Arrow]:
     """One arrow from each box that makes some of the tensors."""
     by_start: dict[int, list[Item]] = {}
-    for name in sorted(names, key=list(made).index):
-        start, item = made[name]
+    for name in sorted(names, key=list(makers).index):
+        start, item = makers[name]
         by_start.setdefault(start, []).append(item)
     return [Arrow(start, end, items) for start, items in by_start.items()]
 

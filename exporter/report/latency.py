@@ -64,10 +64,10 @@ def measure_latency(
         ClientError: a request failed.
     """
     request = pl.concat([frame] * -(-rows // frame.height)).head(rows)
-    times, taken = _times(partial(client.predict, request), clients, seconds)
-    found = np.percentile(times, PERCENTILES) * 1e3
+    times, duration = _times(partial(client.predict, request), clients, seconds)
+    milliseconds = np.percentile(times, PERCENTILES) * 1e3
     cached = client.config().response_cache.enable
-    return Latency(clients, rows, tuple(map(float, found)), len(times) / taken, cached)
+    return Latency(clients, rows, tuple(map(float, milliseconds)), len(times) / duration, cached)
 
 
 def _times(call: Callable[[], object], threads: int, seconds: float) -> tuple[list[float], float]:
@@ -85,7 +85,7 @@ def _times(call: Callable[[], object], threads: int, seconds: float) -> tuple[li
     begin = time.perf_counter()
     end = begin + seconds
     with ThreadPoolExecutor(threads) as pool:
-        times = [taken for part in pool.map(ask, range(threads)) for taken in part]
+        times = [duration for part in pool.map(ask, range(threads)) for duration in part]
     return times, time.perf_counter() - begin
 
 
@@ -107,23 +107,23 @@ def latency_chart(measured: Sequence[Latency]) -> str:
         >>> latency_chart([Latency(1, 64, (1.0, 2.0, 4.0), 800.0)]).count("<i ")
         3
     """
-    most = max(max(one.milliseconds) for one in measured)
+    most = max(max(latency.milliseconds) for latency in measured)
     lines = []
-    for one in measured:
-        rows = f"{one.rows:,} row{'s' * (one.rows > 1)}"
-        asking = f", {one.clients:,} clients" if one.clients > 1 else ""
+    for latency in measured:
+        rows = f"{latency.rows:,} row{'s' * (latency.rows > 1)}"
+        asking = f", {latency.clients:,} clients" if latency.clients > 1 else ""
         bars = "".join(
             f'<i style="width:{100 * value / most:.2f}%"></i>'
-            for value in reversed(one.milliseconds)
+            for value in reversed(latency.milliseconds)
         )
-        values = " / ".join(f"{value:.2f}" for value in one.milliseconds)
-        speed = f"{one.requests_per_second * one.rows:,.0f} rows/s"
+        values = " / ".join(f"{value:.2f}" for value in latency.milliseconds)
+        speed = f"{latency.requests_per_second * latency.rows:,.0f} rows/s"
         lines.append(
             f'<span>{safe(rows + asking)}</span><div class="track">{bars}</div>'
             f"<span>{values} ms, {speed}</span>"
         )
     percentiles = ", ".join(f"{number} %" for number in PERCENTILES)
-    note = f" {FROM_CACHE}" if any(one.response_cache for one in measured) else ""
+    note = f" {FROM_CACHE}" if any(latency.response_cache for latency in measured) else ""
     return (
         f'{_STYLE}<div class="latency">{"".join(lines)}</div>'
         f"<p>Times within which {percentiles} of the requests were answered, from a frame of rows to a "

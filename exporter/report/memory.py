@@ -73,15 +73,15 @@ def instance_memory(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Instan
 
 def planned_memory(plan: Plan, network: Network) -> dict[str, InstanceMemory]:
     """As `instance_memory`, before the files are written."""
-    preprocessing, *others = _served(plan)
-    holder = others[0] if others else preprocessing
-    sizes = {model.name: (0, 0) for model in others}
+    preprocessing, *rest = _served(plan)
+    holder = rest[0] if rest else preprocessing
+    sizes = {model.name: (0, 0) for model in rest}
     sizes[preprocessing.name] = _table_bytes(plan.features.program), 0
     tables, weights = sizes[holder.name][0], network.weight_bytes
     is_mapped = holder.backend == "onnxruntime" and weights > EMBEDDED_BYTES
     sizes[holder.name] = (tables, weights) if is_mapped else (tables + weights, 0)
     if plan.pipeline.index is not None:
-        sizes[others[-1].name] = 0, plan.pipeline.index.file_bytes
+        sizes[rest[-1].name] = 0, plan.pipeline.index.file_bytes
     return _estimated(plan, sizes)
 
 
@@ -107,7 +107,7 @@ def expect_server_memory(plan: Plan, network: Network) -> None:
         f"{model.instances} of {model.name} with {memory[model.name]}" for model in _served(plan)
     )
     tables = network.weight_bytes + _table_bytes(plan.features.program)
-    tables -= sum(taken.on_disk for taken in memory.values())
+    tables -= sum(instance.on_disk for instance in memory.values())
     shared = [name for name in plan.pipeline.runtimes if not RUNTIMES[name].in_tensorflow]
     is_copied = RUNTIMES[options.runtime].in_tensorflow and network.weight_bytes > EMBEDDED_BYTES
     advice = f'runtime="{shared[0]}", which maps large weights once for all instances, '
@@ -143,23 +143,23 @@ def _estimated(plan: Plan, sizes: Mapping[str, tuple[int, int]]) -> dict[str, In
     """The memory of instances, from the private and the mapped bytes of each model's tables."""
     preprocessing, *_ = served = _served(plan)
     entries = _entries(plan.features.program)
-    made = {}
+    memory = {}
     for model in served:
         if model.backend not in _ENTRY:
             raise NotImplementedError(
                 f"exporter/report/memory.py has no figures for the backend {model.backend!r}."
             )
         tables, mapped = sizes[model.name]
-        found = entries if model is preprocessing else (0, 0)
-        places = sum(n * b for n, b in zip(found, _ENTRY[model.backend], strict=True))
+        counts = entries if model is preprocessing else (0, 0)
+        places = sum(n * b for n, b in zip(counts, _ENTRY[model.backend], strict=True))
         runtime = _RUNTIME[INDEX_STEP if INDEX_STEP in model.parameters else model.backend]
         is_python = model is preprocessing and model.backend == "python"
         lists = _lists(plan.features.program) if is_python else []
         on_disk = sum(column.array.nbytes for column in lists)
         offsets = sum(_OFFSET * column.rows for column in lists)
-        own = runtime + tables - on_disk + offsets + places
-        made[model.name] = InstanceMemory(int(own), int(mapped), on_disk)
-    return made
+        own_bytes = runtime + tables - on_disk + offsets + places
+        memory[model.name] = InstanceMemory(int(own_bytes), int(mapped), on_disk)
+    return memory
 
 
 def _lists(program: Program) -> list[Column]:

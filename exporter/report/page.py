@@ -84,10 +84,10 @@ def how_to_serve(
         theirs: further flags of `tritonserver`.
         url: the repository, if it is in an object store.
     """
-    own, place, shown = (shlex.quote(text) for text in (folder, url or folder, name))
-    copy = f"aws s3 sync {place} {own}\n" if url else ""
+    local_folder, place, shown = (shlex.quote(text) for text in (folder, url or folder, name))
+    copy = f"aws s3 sync {place} {local_folder}\n" if url else ""
     text = (
-        f"# on this machine\n{copy}ensemble serve {own} --model {shown}{ours}\n\n"
+        f"# on this machine\n{copy}ensemble serve {local_folder} --model {shown}{ours}\n\n"
         f"# with Triton; {note}\n"
         f"tritonserver --model-repository={place} --model-control-mode=explicit \\\n"
         f"  --load-model={shown} --disable-auto-complete-config{theirs}\n\n"

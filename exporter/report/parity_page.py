@@ -87,13 +87,13 @@ def _models(drawing: EnsembleDrawing, repository: Path | None) -> Sequence[str]:
     for config in (drawing.config, *drawing.steps):
         size = "" if repository is None else size_text(_bytes(repository / config.name))
         rows.append((config.name, str(config.platform or config.backend), size))
-    known = table(rows, ("model", "backend", "" if repository is None else "size"))
+    content = table(rows, ("model", "backend", "" if repository is None else "size"))
     if repository is None:
-        known += (
+        content += (
             "<p>The sizes are not known here, since the files are the server's: "
             "<code>--repository</code>, or the argument <code>repository</code>, names their folder.</p>"
         )
-    return "<h2>Models</h2>", known
+    return "<h2>Models</h2>", content
 
 
 def _bytes(model: Path) -> int:
@@ -109,10 +109,10 @@ def _bytes(model: Path) -> int:
 
 def _casts(drawing: EnsembleDrawing) -> str:
     """The columns that the server computes in another dtype than the workflow."""
-    kept = drawing.config.parameters[CASTS].string_value
-    if not kept:
+    record = drawing.config.parameters[CASTS].string_value
+    if not record:
         text = "Not known: the model was not exported by this version."
-    elif casts := json.loads(kept):
+    elif casts := json.loads(record):
         return f"<h2>Casts</h2>{table(casts, ('column', 'workflow', 'served'))}"
     else:
         text = "None: the network takes the workflow's dtypes."

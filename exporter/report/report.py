@@ -52,7 +52,7 @@ class ExportReport(metaclass=OwnNames):
     """The result of an export; printing it shows the plan, and a notebook shows it as a page.
 
     Attributes:
-        repository: the model repository; a text if it is in an object store.
+        repository: the model repository, a path; a string if it is in an object store.
         plan: the models, with their casts and columns.
         generation: the hash of this export's content, which every config contains.
         proof: the golden rows that the written files answered as the workflow and the network do.
@@ -60,9 +60,10 @@ class ExportReport(metaclass=OwnNames):
         memory: the estimated bytes of an instance of each model, by the model's name.
         published: False if nothing has changed, so that the published version stays.
         spare: tables with more rows than their columns have ids, in words.
-        recall: of an index behind `NearestItems`, the share of the k nearest items that it finds, by
-            the queries with which that was measured.
-        changes: the columns to which clients of the version before have to be adapted, in words.
+        recall: the share of the k nearest items that the index of a `NearestItems` finds, by the kind
+            of queries with which it was measured.
+        changes: the columns that have changed since the previous version, to which its clients have to
+            be adapted, in words.
 
     Example:
         >>> Path("report.html").write_text(report.to_html())  # doctest: +SKIP
@@ -104,9 +105,9 @@ class ExportReport(metaclass=OwnNames):
     def settings(self) -> dict[str, str]:
         """Every applicable option of the plan, in words."""
         options, rows = self.plan.pipeline.options, len(self.plan.models[0].warm_up)
-        given = f"the first {rows}" if options.golden_rows is not None else "one of zeros"
+        golden_text = f"the first {rows}" if options.golden_rows is not None else "one of zeros"
         return {
-            name: _word(options, name) if name != "golden_rows" else given
+            name: _word(options, name) if name != "golden_rows" else golden_text
             for name in options.applicable
         }
 
@@ -120,17 +121,17 @@ class ExportReport(metaclass=OwnNames):
     def remarks(self) -> list[str]:
         """Requirements on the server, in sentences."""
         options = self.plan.pipeline.options
-        taken = (f"{amount} for {name}" for name, amount in self.memory.items())
+        estimates = (f"{amount} for {name}" for name, amount in self.memory.items())
         remarks = [
-            f"Memory of each instance, estimated: {', '.join(taken)}.",
+            f"Memory of each instance, estimated: {', '.join(estimates)}.",
             "A single request can end Triton images before 25.07: let only clients that you trust reach them.",
         ]
         if (index := self.plan.pipeline.index) is not None:
-            found = ", ".join(f"{share:.3f} with {asked}" for asked, share in self.recall.items())
+            recalls = ", ".join(f"{share:.3f} with {asked}" for asked, share in self.recall.items())
             remarks.insert(
                 0,
                 f"Index {index.description}, searched instead of all items: its recall against "
-                f"the exact search is {found}. check_parity measures it with your rows. The server's "
+                f"the exact search is {recalls}. check_parity measures it with your rows. The server's "
                 "Python needs faiss-cpu.",
             )
         if self.spare:
@@ -325,8 +326,8 @@ def _columns(report: ExportReport) -> str:
         ("labels, not served", features.labels),
         ("not used by the network", features.unused),
     ]
-    given = [(title, ", ".join(words)) for title, words in rows if words]
-    return f"<h2>Columns</h2>{table(given)}" if given else ""
+    entries = [(title, ", ".join(words)) for title, words in rows if words]
+    return f"<h2>Columns</h2>{table(entries)}" if entries else ""
 
 
 def _parity(report: ExportReport, parity: ParityReport | None) -> str:
@@ -342,8 +343,8 @@ def _parity(report: ExportReport, parity: ParityReport | None) -> str:
 def _how_to_serve(report: ExportReport) -> str:
     name, place = report.plan.published.name, report.repository
     url = place if isinstance(place, str) else ""
-    kept = report.plan.pipeline.options.response_cache
-    ours, theirs = (" --response-cache=64", f" {CACHE_FLAG}") if kept else ("", "")
+    is_cached = report.plan.pipeline.options.response_cache
+    ours, theirs = (" --response-cache=64", f" {CACHE_FLAG}") if is_cached else ("", "")
     backends = sorted({model.backend for model in report.plan.models if model.backend})
     note = " (ours from Triton 25.03 on: docker/Dockerfile)" if "tensorflow" in backends else ""
     note = f"backends: {', '.join(backends)}{note}"

@@ -139,16 +139,16 @@ def config_of(repository: Path, name: str) -> Path:
         raise ExportError(f"Expected the config {path}. Received: no such file. Export it again.")
     expect_repository(repository, ExportError)
     # A running server may have folders of links that begin with a dot.
-    found = sorted(file.parent.name for file in repository.glob(f"[!.]*/{CONFIG}"))
-    remedy = did_you_mean([name], found) or (
-        f" Name {'one of them, or ' if found else ''}the repository of another export."
+    names = sorted(file.parent.name for file in repository.glob(f"[!.]*/{CONFIG}"))
+    remedy = did_you_mean([name], names) or (
+        f" Name {'one of them, or ' if names else ''}the repository of another export."
     )
     raise ExportError(
-        f"Expected a model among {listed(found) or 'none'} in {repository}. Received: {name!r}.{remedy}"
+        f"Expected a model among {listed(names) or 'none'} in {repository}. Received: {name!r}.{remedy}"
     )
 
 
 def versions_of(repository: Path, name: str) -> list[int]:
     """The versions of a published model that have a manifest, in ascending order."""
-    found = (repository / name).glob(f"*/{MANIFEST}")
-    return sorted(int(path.parent.name) for path in found if path.parent.name.isdecimal())
+    manifests = (repository / name).glob(f"*/{MANIFEST}")
+    return sorted(int(path.parent.name) for path in manifests if path.parent.name.isdecimal())

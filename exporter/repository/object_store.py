@@ -57,19 +57,19 @@ class StoredRepository:
         """
         lock = self._lock(models)
         with _store_errors():
-            begun = lock in self._bucket.list(self._folder.key, deep=False)[0]
-        if begun:
+            is_begun = lock in self._bucket.list(self._folder.key, deep=False)[0]
+        if is_begun:
             raise self._taken(models)
         self._expect_none(models)
 
     def _expect_none(self, models: Sequence[str]) -> None:
-        if found := self._present(models[::-1]):
+        if present := self._present(models[::-1]):
             raise ExportError(
-                f"Expected no model {found[0]!r} in {self.url}, since a store replaces files one by one, "
-                f"and a server would see a mixture. Received: objects of {', '.join(found)}. Export to "
+                f"Expected no model {present[0]!r} in {self.url}, since a store replaces files one by one, "
+                f"and a server would see a mixture. Received: objects of {', '.join(present)}. Export to "
                 "another folder, such as one for each version, and point the server there; or, if no "
                 "server reads it, as after an export that was killed, remove it: "
-                f"{self._removal(found)}."
+                f"{self._removal(present)}."
             )
 
     def _present(self, models: Sequence[str]) -> list[str]:
@@ -90,8 +90,8 @@ class StoredRepository:
         Raises:
             ExportError: there are such models already, or the store cannot be written; nothing is left.
         """
-        taken = partial(self._taken, models)
-        reserved = self._bucket.reserved(self._lock(models), taken, " ".join(models))
+        refusal = partial(self._taken, models)
+        reserved = self._bucket.reserved(self._lock(models), refusal, " ".join(models))
         with _store_errors(), reserved as put:
             self._expect_none(models)
             # The config of the ensemble last: it is also the first that an error removes.
@@ -100,16 +100,16 @@ class StoredRepository:
 
     def _taken(self, models: Sequence[str]) -> ExportError:
         """The error if another export has begun; it names what that one has written by now."""
-        begun: list[str] = []  # the models of that one, maybe for another runtime
+        other_models: list[str] = []  # the models of that one, maybe for another runtime
         with suppress(WorkflowError):  # keys that may list and write are enough
-            begun = (self._bucket.note_of(self._lock(models)) or "").split()
+            other_models = (self._bucket.note_of(self._lock(models)) or "").split()
         mark = f"aws s3 rm {quote(f'{self._bucket.root}/{self._lock(models)}')}"
-        left = self._present([*dict.fromkeys([*begun, *models])])
+        leftovers = self._present([*dict.fromkeys([*other_models, *models])])
         return ExportError(
             f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "
             "one that has begun and not ended. Wait for it. If it was killed, remove its mark"
-            f"{' and what it has written' if left else ''}: "
-            f"{'; '.join(filter(None, [mark, self._removal(left)]))}."
+            f"{' and what it has written' if leftovers else ''}: "
+            f"{'; '.join(filter(None, [mark, self._removal(leftovers)]))}."
         )
 
     def _lock(self, models: Sequence[str]) -> str:

@@ -5,9 +5,9 @@ it. A step with another config becomes a separate model, whose name ends with th
 only file that is rewritten while a server may read it is the config of the model that clients use.
 It is replaced last, and names the versions of the steps.
 
-Files are first in a staging folder, with a journal of the planned moves. After an error, or after a
-kill by the next export, the moved files are removed again; the repository serves the old version or
-the new one, whenever the process is killed.
+Files are first in a staging folder, with a journal of the planned moves. After an error the moved files
+are removed at once, after a kill by the next export. Whenever the process is killed, the repository
+serves either the old version or the new one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BEFORE, AFTER = ".before.pbtxt", ".after.pbtxt"
 
 
 def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
-    """Check that the version is the newest, and that no name belongs to another kind of model.
+    """Check that the version is new, and that no name belongs to another kind of model.
 
     Args:
         repository: the model repository; may be missing.
@@ -130,17 +130,17 @@ def step_names(repository: Path, steps: Sequence[ModelSpec], generation: str) ->
     """
     names = {step.name: _step_name(repository, step, generation) for step in steps}
     folders = [repository / names[step.name] / str(step.version) for step in steps]
-    if left := [str(folder) for folder in folders if folder.exists()]:
+    if orphans := [str(folder) for folder in folders if folder.exists()]:
         raise ExportError(
             "Expected no steps of the version that is exported. Received: those of an ensemble that was "
-            f"removed without them. Remove {' and '.join(left)}, or export a later version."
+            f"removed without them. Remove {' and '.join(orphans)}, or export a later version."
         )
     return names
 
 
 def _step_name(repository: Path, step: ModelSpec, generation: str) -> str:
-    others = sorted(path.name for path in repository.glob(f"{step.name}_{'[0-9a-f]' * 16}"))
-    for name in (step.name, *others):
+    variants = sorted(path.name for path in repository.glob(f"{step.name}_{'[0-9a-f]' * 16}"))
+    for name in (step.name, *variants):
         path = repository / name / CONFIG
         if path.exists() and path.read_text(encoding="utf-8") == config_text(
             replace(step, name=name)
@@ -222,9 +222,9 @@ def changing(repository: Path, name: str) -> Iterator[bool]:
         ExportError: the repository cannot be written.
     """
     with write_errors(repository):
-        made = missing_folders(repository)
+        folders = missing_folders(repository)
         with exclusive(repository) as alone:
-            for path in made:
+            for path in folders:
                 # The server may be another user's, whom this one's umask shuts out.
                 set_mode(path, path.stat().st_mode | 0o055)
             if alone:
@@ -253,7 +253,7 @@ def recover(repository: Path, name: str) -> None:
 
 
 def _is_after(config: Path, stage: Path) -> bool:
-    """Whether a published config is the one of the staged export."""
+    """Whether a published config is that of the staged export."""
     return config.exists() and config.read_bytes() == (stage / AFTER).read_bytes()
 
 

@@ -40,11 +40,14 @@ def write_errors(repository: Path) -> Iterator[None]:
 
 @contextmanager
 def staging(repository: Path, name: str) -> Iterator[Path]:
-    """A folder to prepare an export in; removed afterwards, unless it contains a journal.
+    """A folder in which to prepare an export; removed afterwards, also after an error.
 
-    It is beside the repository, since a server started without a list of models treats every folder
-    inside as a model, and stops at an invalid one. If renaming from there is impossible (the
-    repository is a mount, or its parent is not writable) it is inside.
+    With a journal in it the folder stays, since its moves are unfinished: the next export undoes them,
+    unless the new config is already in place.
+
+    The folder is beside the repository, since a server that is started without a list of models treats
+    every folder in the repository as a model, and stops at an invalid one. If files cannot be renamed
+    from there (the repository is a mount, or its parent is not writable), the folder is inside.
     """
     folder = _beside(repository, name) or _make(repository.resolve(), repository, name)
     try:
@@ -57,9 +60,9 @@ def staging(repository: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def _running(stage: Path, flags: int = os.O_RDWR) -> Iterator[None]:
-    """Lock a file of a staging folder, after the export that prepares it.
+    """Lock a file in a staging folder; waits for the export that holds it.
 
-    On NFS the lock of the repository does not exclude an export of another machine, and that of a file does.
+    On NFS the lock of the repository does not exclude an export on another machine; that of a file does.
     """
     descriptor = os.open(stage / _RUNNING, flags, 0o600)
     try:
@@ -70,14 +73,14 @@ def _running(stage: Path, flags: int = os.O_RDWR) -> Iterator[None]:
 
 
 def is_left(stage: Path) -> bool:
-    """Wait until no export prepares a staging folder; whether it is still there."""
+    """Wait until no export is preparing a staging folder; return whether the folder is still there."""
     with suppress(FileNotFoundError), _running(stage):
         pass
     return stage.exists()
 
 
 def leftovers(repository: Path, name: str) -> list[Path]:
-    """The staging folders of an ensemble that killed exports left."""
+    """The staging folders that killed exports of an ensemble left behind."""
     root = repository.resolve()
     pattern = re.compile(re.escape(_prefix(repository, name)) + "[a-z0-9_]{8}")
     return [
@@ -90,7 +93,7 @@ def leftovers(repository: Path, name: str) -> list[Path]:
 
 
 def _is_trusted(folder: Path) -> bool:
-    """Whether a folder is not another user's in a place for all, as /tmp, where anyone can make one."""
+    """Whether a folder is our own, or is where others cannot make one: in /tmp anyone can."""
     is_for_all = folder.parent.stat().st_mode & stat.S_ISVTX
     return not is_for_all or folder.lstat().st_uid == os.geteuid()
 

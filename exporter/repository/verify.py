@@ -107,8 +107,8 @@ def verify_version(root: Path, version: int, manifest: Manifest) -> None:
 def _verify_model(root: Path, model: str, version: int, manifest: Manifest) -> None:
     folder, files = root / model / str(version), manifest.models[model]
     is_step = model in manifest.steps
-    own = {MANIFEST, NO_BYTE_CODE} if is_step else {MANIFEST, CONFIG, GOLDEN}
-    _verify_folder(folder, files, own)
+    metadata = {MANIFEST, NO_BYTE_CODE} if is_step else {MANIFEST, CONFIG, GOLDEN}
+    _verify_folder(folder, files, metadata)
     if not is_step:
         _verify_file(folder / GOLDEN, manifest.golden)
     if (folder / NO_BYTE_CODE).is_file():
@@ -132,9 +132,9 @@ def _expect_no_others(folder: Path, model: str, manifests: dict[int, Manifest]) 
     _expect_known(folder, {path.name for path in _paths(folder)}, expected)
 
 
-def _verify_folder(folder: Path, files: Hashes, own: set[str]) -> None:
+def _verify_folder(folder: Path, files: Hashes, metadata: set[str]) -> None:
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
-    _expect_known(folder, present, {*files, *own})
+    _expect_known(folder, present, {*files, *metadata})
     for name, expected in files.items():
         _verify_file(folder / name, expected)
 
@@ -143,8 +143,8 @@ def _paths(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []
 
 
-def _expect_known(folder: Path, present: Iterable[str], known: set[str]) -> None:
-    if not (extra := sorted({*present} - known)):
+def _expect_known(folder: Path, present: Iterable[str], expected: set[str]) -> None:
+    if not (extra := sorted({*present} - expected)):
         return
     cache = any(NO_BYTE_CODE in name for name in extra)
     advice = (

@@ -54,14 +54,14 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
     # Before the lock, which makes a missing folder.
     expect_repository(root, ExportError)
     with changing(root, name):
-        current, known = expect_published(root, name), versions_of(root, name)
-        if version is None and known and known[-1] > current:
+        current, versions = expect_published(root, name), versions_of(root, name)
+        if version is None and versions and versions[-1] > current:
             version = current
         elif version is None:
             version = read_manifest(root, name, current).previous
-        if version not in known:
+        if version not in versions:
             raise ExportError(
-                f"Expected a version of {name} to go back to, of {known}. Received: "
+                f"Expected a version of {name} to go back to, of {versions}. Received: "
                 f"{f'none before {current}' if version is None else f'{version}, which is not there'}. "
                 "To keep more of them, export with --option keep_versions=5, in Python with "
                 "ServingOptions(keep_versions=5)."
@@ -71,7 +71,7 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
             (stage / name).mkdir()
             shutil.copyfile(root / name / str(version) / CONFIG, stage / name / CONFIG)
             move(stage, root, name, [f"{name}/{CONFIG}"])
-        collect(root, name, keep=len(known))
+        collect(root, name, keep=len(versions))
     return version
 
 
@@ -106,9 +106,9 @@ def complete_rollback(repository: Path, name: str) -> None:
         published = published_version(repository, name)
     except ExportError:  # another kind of model, which `expect_free` refuses
         return
-    known = versions_of(repository, name)
-    if published is not None and known and known[-1] > published:
-        collect(repository, name, keep=len(known))
+    versions = versions_of(repository, name)
+    if published is not None and versions and versions[-1] > published:
+        collect(repository, name, keep=len(versions))
 
 
 def collect(repository: Path, name: str, keep: int) -> None:
@@ -138,16 +138,16 @@ def _unneeded(repository: Path, name: str, keep: int) -> list[Path]:
     published = published_version(repository, name)
     if published is None or published not in manifests:  # its steps are not known
         return []
-    kept = sorted(version for version in manifests if version <= published)[-keep:]
-    needed = {(step, version) for version in kept for step in manifests[version].steps}
+    recent = sorted(version for version in manifests if version <= published)[-keep:]
+    needed = {(step, version) for version in recent for step in manifests[version].steps}
     paths = []
-    for version in manifests.keys() - kept:
+    for version in manifests.keys() - recent:
         steps = [step for step in manifests[version].steps if (step, version) not in needed]
         for step in steps:
             is_last = not any(model == step for model, _ in needed)
             paths.append(repository / step if is_last else repository / step / str(version))
         paths.append(repository / name / str(version))
-    requests = {file for version in kept for file in manifests[version].warm_up.get(name, ())}
+    requests = {file for version in recent for file in manifests[version].warm_up.get(name, ())}
     warm_up = repository / name / WARM_UP
     paths += [p for p in warm_up.glob("*") if p.name not in requests] if requests else [warm_up]
     return [path for path in dict.fromkeys(paths) if path.exists()]

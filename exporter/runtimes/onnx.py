@@ -24,13 +24,13 @@ from workflow.wire.packed_tensor import dump_packing
 
 def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     between, packing = pack_step(pipeline, mixed=False)
-    made = [replace(tensor, name=tensor.name + OUTPUT_SUFFIX) for tensor in even(between)]
+    tensors = [replace(tensor, name=tensor.name + OUTPUT_SUFFIX) for tensor in even(between)]
     preprocess = replace(
         onnx_spec(
             f"{pipeline.name}_nvt",
             pipeline,
             tensors_of(pipeline.client_columns),
-            tuple(made),
+            tuple(tensors),
         ),
         instances=pipeline.options.preprocess_instances,
         instance_kind="KIND_CPU",

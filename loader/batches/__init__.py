@@ -1,1 +1,1 @@
-"""Batches of rows, prepared ahead of their consumer."""
+"""Blocks of rows cut into batches, and the thread that prepares them ahead of their consumer."""

@@ -1,8 +1,9 @@
 """Cutting of blocks of rows into batches.
 
-The rows of an epoch are one stream, chunk after chunk, and batches are consecutive runs of it. So
-the plan alone says which rows a batch holds, which makes resuming cheap. Where the batch size is a
-multiple of 64, a batch is a set of views into its block and nothing is copied.
+A source puts the rows of an epoch into the order of its batches: in order, chunk after chunk; shuffled,
+as loader/order/mixing.py deals them. Batches are then consecutive runs of a block. So the plan alone
+says which rows a batch holds, which makes resuming cheap. Where the batch size is a multiple of 64, a
+batch is a set of views into its block and nothing is copied.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Dense:
-    """A column with one row of the array for each row of the batch: shape (rows, width)."""
+    """A column as an array (rows, width), one row of it for each row of the block."""
 
     array: Array
 
@@ -82,13 +83,13 @@ def aligned_copy(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows in memory from which whole batches are cut; only an epoch's last batch may be short."""
+    """Rows in memory, cut into whole batches; only the last batch of an epoch may be short."""
 
     columns: Sequence[Dense | Ragged]
 
     def batches(self, batch_size: int) -> Iterator[Sequence[Array]]:
         """The tensors of each batch, in the order of the layout; a list column gives two."""
-        arrays = [each for column in self.columns for each in column.batches(batch_size)]
+        arrays = [array for column in self.columns for array in column.batches(batch_size)]
         # zip cuts all columns in C: a Python step for each would cost more than the cut itself.
         return zip(*arrays, strict=True)
 

@@ -15,8 +15,8 @@ from loader.errors import LoaderError
 
 T = TypeVar("T")
 
-# Takes a function that waits for some seconds (None: without a limit) and returns whether the wait
-# is over. Calls it until it is, or raises a `LoaderError` if it will never be.
+# Takes a function that waits for some seconds (None: without a limit) and returns whether the wait is
+# over. Calls this function until the wait is over, or raises a `LoaderError` if that will never happen.
 Wait = Callable[[Callable[[float | None], bool]], None]
 
 

@@ -163,8 +163,8 @@ class Fetcher:
             copies,
             [
                 pool.submit(_fetch, self._files[path].path, copies[path], start, end)
-                for path, own in groups.items()
-                for start, end in self._files[path].ranges(own)
+                for path, row_groups in groups.items()
+                for start, end in self._files[path].ranges(row_groups)
             ],
         )
 

@@ -100,9 +100,9 @@ def resolve_names(
 ) -> Names:
     """Roles of columns (categorical, continuous, label) as named, or else as the schema tags them.
 
-    Tags give the features only when neither names nor feature columns are given, and the labels
-    only when `label_names` is None; `label_names=[]` means no labels. A label is no feature, whatever
-    its tags say.
+    Tags determine the features only if neither names nor feature columns are given, and the labels only
+    if `label_names` is None; `label_names=[]` means no labels. A label is never a feature, whatever its
+    tags say.
 
     Raises:
         LoaderError: names and feature columns together, neither names nor tags, or a name twice.
@@ -118,9 +118,9 @@ def resolve_names(
         cat_names = _tagged(schema, Tags.CATEGORICAL)
         cont_names = _tagged(schema, Tags.CONTINUOUS)
     labels = _tagged(schema, Tags.TARGET) if label_names is None else _listed(label_names)
-    others = labels if are_tagged or label_names is None else ()
+    exclusions = labels if are_tagged or label_names is None else ()
     cats, conts = (
-        tuple(name for name in _listed(names) if name not in others)
+        tuple(name for name in _listed(names) if name not in exclusions)
         for names in (cat_names, cont_names)
     )
     return _checked(Names(cats, conts, tuple(labels)))
@@ -147,10 +147,10 @@ def _tagged(schema: Schema | None, tag: Tags) -> list[str]:
 
 
 def _listed(names: Any) -> list[str]:
-    found = [names] if isinstance(names, str) else names or ()
-    if not isinstance(found, Iterable) or not all(isinstance(name, str) for name in found):
+    values = [names] if isinstance(names, str) else names or ()
+    if not isinstance(values, Iterable) or not all(isinstance(name, str) for name in values):
         raise LoaderError(f"Expected names of columns as a list of str. Received: {names!r}.")
-    return list(found)
+    return list(values)
 
 
 def _unwrap(feature_columns: Iterable[Any]) -> tuple[list[str], list[str]]:
@@ -251,17 +251,17 @@ def fixed_widths(
     if not isinstance(sparse_max, Mapping | None):
         raise LoaderError(f"Expected sparse_max as a dict, by column. Received: {sparse_max!r}.")
     names = _listed(sparse_names)
-    others = [name for name in sparse_max or () if name not in names]
-    if others:
+    extras = [name for name in sparse_max or () if name not in names]
+    if extras:
         raise LoaderError(
             f"Expected sparse_max for columns of sparse_names only, which is {names}. Received: "
-            f"{others[0]!r} as well. Add it to sparse_names, or leave it out of both."
+            f"{extras[0]!r} as well. Add it to sparse_names, or leave it out of both."
         )
     widths = {}
     for name in names:
         column = None if schema is None else schema.get(name)
-        known = None if column is None else part_of(column, "value_count", "max")
-        width = python_number((sparse_max or {}).get(name, known))
+        default = None if column is None else part_of(column, "value_count", "max")
+        width = python_number((sparse_max or {}).get(name, default))
         if type(width) is not int or width < 1:
             raise LoaderError(
                 f"Expected sparse_max[{name!r}] as a whole number of at least 1, or a value_count "
@@ -282,11 +282,11 @@ def batch_schema(layout: BatchLayout, names: Names, known: Schema | None) -> Sch
     for column in layout.columns:
         name = column.name
         if known is not None and name in known:
-            found = known[name].with_(dtype=column.type.dtype, is_list=column.type.is_list)
+            entry = known[name].with_(dtype=column.type.dtype, is_list=column.type.is_list)
         else:
-            found = ColumnSchema(
+            entry = ColumnSchema(
                 name, column.type.dtype, is_list=column.type.is_list, nullable=False
             )
         tag = tags[name]
-        columns.append(found if found.has_tag(tag) else found.with_(tags=(*found.tags, tag)))
+        columns.append(entry if entry.has_tag(tag) else entry.with_(tags=(*entry.tags, tag)))
     return Schema(columns)

@@ -127,7 +127,7 @@ def read_footers(
             a column that a file lacks, a type that no tensor can hold, or types without a common
             type that holds all values.
     """
-    found: list[ParquetFile] = []
+    readable: list[ParquetFile] = []
     groups: list[list[RowGroup]] = []
     schemas = FooterSchemas()
     kinds: dict[object, ParquetFile] = {}
@@ -135,9 +135,9 @@ def read_footers(
     remote: dict[str, RemoteFile] = {}
     with _as_loader_errors():
         fetch_ends((file.path for file in files), TAIL)
-    for given in files:
+    for data_file in files:
         try:
-            file, own = _read_footer(given, columns, schemas, remote)
+            file, file_groups = _read_footer(data_file, columns, schemas, remote)
             kind = (*file.schema.items(), *file.unread, *(name for name, _ in file.keys))
             if kind not in kinds:
                 _expect_table(ParquetTable([*kinds.values(), file]), columns)
@@ -145,29 +145,29 @@ def read_footers(
         except LoaderError as error:
             if skipped is None:
                 raise
-            skipped.add_file(str(given.path), error)
+            skipped.add_file(str(data_file.path), error)
         else:
-            found.append(file)
-            groups.append(own)
-    if not found:
+            readable.append(file)
+            groups.append(file_groups)
+    if not readable:
         raise LoaderError(
             f"Expected at least one file that can be read. Received: {len(files)} that cannot, "
             f"such as {files[0].path}. Their warnings give the reasons."
         )
-    table = ParquetTable(found)
+    table = ParquetTable(readable)
     _expect_table(table, columns)
-    types = {name: column_type(name, table.schema[name], found[0].path) for name in columns}
-    table = table.cast({name: known.polars for name, known in types.items()})
+    types = {name: column_type(name, table.schema[name], readable[0].path) for name in columns}
+    table = table.cast({name: target.polars for name, target in types.items()})
     row_groups = [
         group
-        for file, own in zip(found, groups, strict=True)
-        for group in _as_types(own, _own_types(file, columns), types)
+        for file, file_groups in zip(readable, groups, strict=True)
+        for group in _as_types(file_groups, _own_types(file, columns), types)
     ]
     return ReadableFiles(types, row_groups, skipped, table, Fetcher(remote) if remote else None)
 
 
 def _read_footer(
-    given: DataFile,
+    data_file: DataFile,
     columns: Sequence[str],
     schemas: FooterSchemas,
     remote: dict[str, RemoteFile],
@@ -175,19 +175,19 @@ def _read_footer(
     """A file reduced to the wanted columns, and its row groups with their own sizes.
 
     Args:
-        given: the file.
+        data_file: the file.
         columns: the wanted columns.
         schemas: known schemas.
         remote: takes the file if it is an object.
     """
     try:
-        given.expect_size()
-        file, footer = ParquetFile.read_with_footer(given.path, given.keys, schemas)
-        given.expect_rows(file.rows)
+        data_file.expect_size()
+        file, footer = ParquetFile.read_with_footer(data_file.path, data_file.keys, schemas)
+        data_file.expect_rows(file.rows)
         file = _with_columns(file, columns)
         if isinstance(file.path, ObjectPath):
-            wanted = frozenset(columns)
-            chunks = [[c for c in g if c.is_of(wanted)] for g in column_chunks(footer)]
+            names = frozenset(columns)
+            chunks = [[c for c in g if c.is_of(names)] for g in column_chunks(footer)]
             remote[str(file.path)] = RemoteFile(file.path, chunks)
         return file, _row_groups(str(file.path), footer, _own_types(file, columns))
     except LoaderError:
@@ -196,24 +196,24 @@ def _read_footer(
         raise LoaderError(f'{error} Or leave it out with on_bad_files="skip".') from error
     except UNREADABLE as error:  # pyarrow decodes column names only when they are accessed
         raise LoaderError(
-            f"{given.path} cannot be read as parquet: its footer is damaged. Write the file again, "
-            'or leave it out with on_bad_files="skip".'
+            f"{data_file.path} cannot be read as parquet: its footer is damaged. Write the file "
+            'again, or leave it out with on_bad_files="skip".'
         ) from error
 
 
 def _with_columns(file: ParquetFile, columns: Sequence[str]) -> ParquetFile:
     have = [*file.schema, *(name for name, _ in file.keys)]
-    known, wanted = set(have), set(columns)
-    missing = [name for name in columns if name not in known]
+    available, selection = set(have), set(columns)
+    missing = [name for name in columns if name not in available]
     if missing:
         raise LoaderError(
             f"Expected the column {missing[0]!r} in {file.path}. "
             f"Received: the columns {listed(have)}." + did_you_mean(missing, have)
         )
     return file._replace(
-        schema={name: dtype for name, dtype in file.schema.items() if name in wanted},
-        unread={name: text for name, text in file.unread.items() if name in wanted},
-        keys=tuple(key for key in file.keys if key[0] in wanted),
+        schema={name: dtype for name, dtype in file.schema.items() if name in selection},
+        unread={name: text for name, text in file.unread.items() if name in selection},
+        keys=tuple(key for key in file.keys if key[0] in selection),
     )
 
 
@@ -231,12 +231,12 @@ def column_type(name: str, dtype: pl.DataType, where: object) -> ColumnType:
     Raises:
         LoaderError: no tensor can hold it.
     """
-    found = _type_or_advice(dtype)
-    if isinstance(found, ColumnType):
-        return found
+    outcome = _type_or_advice(dtype)
+    if isinstance(outcome, ColumnType):
+        return outcome
     raise LoaderError(
         f"Expected column {name!r} of {where} as numbers, booleans, strings or lists of those. "
-        f"Received: {dtype}. {found}"
+        f"Received: {dtype}. {outcome}"
     )
 
 
@@ -272,10 +272,10 @@ def _as_types(
     """Row groups with an upper bound of their size once columns have the table's types."""
     if own == types:
         return list(groups)
-    widths = {name: DTYPES[found.dtype].numpy.itemsize for name, found in types.items()}
-    grown = max((widths[n] / DTYPES[t.dtype].numpy.itemsize for n, t in own.items()), default=1)
-    made = sum(width for name, width in widths.items() if name not in own)
-    return [replace(g, nbytes=int(g.nbytes * grown) + g.rows * made) for g in groups]
+    widths = {name: DTYPES[target.dtype].numpy.itemsize for name, target in types.items()}
+    growth = max((widths[n] / DTYPES[t.dtype].numpy.itemsize for n, t in own.items()), default=1)
+    added_width = sum(width for name, width in widths.items() if name not in own)
+    return [replace(g, nbytes=int(g.nbytes * growth) + g.rows * added_width) for g in groups]
 
 
 def _row_groups(file: str, footer: Any, types: dict[str, ColumnType]) -> list[RowGroup]:
@@ -295,13 +295,13 @@ def _decoded_bytes(group: Any, types: dict[str, ColumnType]) -> int:
     for number in range(group.num_columns):
         chunk = group.column(number)
         path = chunk.path_in_schema
-        found = types.get(path) or types.get(path.rsplit(".", 2)[0])  # name.list.element
-        if found is None:
+        column = types.get(path) or types.get(path.rsplit(".", 2)[0])  # name.list.element
+        if column is None:
             continue
-        kind = DTYPES[found.dtype]
+        kind = DTYPES[column.dtype]
         if kind.kind == "string":  # each has a pointer and a header, in Polars as in numpy
             total += chunk.total_uncompressed_size + 16 * chunk.num_values
         else:
             total += kind.numpy.itemsize * chunk.num_values
-        total += 8 * group.num_rows if found.is_list else 0
+        total += 8 * group.num_rows if column.is_list else 0
     return total

@@ -1,1 +1,1 @@
-"""The loaders of Keras, PyTorch, JAX and numpy, and callbacks of Keras."""
+"""The loaders for Keras, PyTorch, JAX and numpy, and Keras callbacks."""

@@ -44,7 +44,7 @@ _DECIDING = (
 _COUNTS = ("best_epoch", "wait", "cooldown_counter")
 # Bytes that HDF5 adds to a file and to each variable, at most.
 _HDF5, _HDF5_VARIABLE = 65_536, 4_096
-# A truth of its own, to tell the end of an epoch from the end that another callback asks for.
+# A true value for `stop_training`, which tells the end of an epoch from a stop that another callback wants.
 _END_OF_EPOCH = "the data of the epoch is used up"
 
 
@@ -55,32 +55,33 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     synced under a new name, and one rename then publishes them together with the position. Both
     carry checksums, so that a changed byte is refused. The position is that of the batches the
     model was trained on, even where Keras reads ahead (with `class_weight`, or on several devices).
-    Put it last among the callbacks, so that it saves what they decide after an epoch.
+    Put this callback last, so that it saves what the others decide after an epoch.
 
-    `fit` with `steps_per_epoch` has to train on `loader.repeat()`, mapped or not: its epochs differ
-    from the loader's, and training resumes in the middle of both.
+    With `steps_per_epoch`, `fit` has to train on `loader.repeat()`, mapped or not: the epochs of `fit`
+    then differ from the loader's, and training resumes in the middle of both.
 
     Args:
         loader: the data of `fit`: a loader as it is, mapped, repeated or distributed.
         folder: where to write; created if missing.
         save_freq: "epoch", or a number of batches after which to save as well.
-        writes: whether to save at all. Of several workers with equal weights, one does; all of them
-            restore what it saved, since they take the position of any one.
-        saving: a context of the model in which it is saved, which every worker enters:
-            `training.whole_tables`, which `training.train` uses, where tables are divided among them.
-        callbacks: the other callbacks of `fit`, of which the counts, best values and best weights of
+        writes: whether to save at all. Of several workers with equal weights, one saves; all of them
+            restore what it saved, since any worker's position is the position of all.
+        saving: makes a context of the model in which it is saved; every worker enters it. Where tables
+            are divided among workers it is `training.whole_tables`, as `training.train` passes it.
+        callbacks: the other callbacks of `fit`. The counts, best values and best weights of
             `EarlyStopping`, `ReduceLROnPlateau` and `ModelCheckpoint` are saved. `training.train`
             passes its own.
-        settings: further settings of `fit` without which a resumed run is another one, by their names, as
-            values of JSON. `training.train` passes class_weight and loss_weights.
-        validation: the `validation_data` of `fit`: of a loader, mapped or not, the next epoch is saved, so
-            that a shuffled one goes on with the rows that it would have had. `training.train` passes its own.
+        settings: further settings of `fit`, by name, as JSON values: if one has changed, a run does not
+            resume. `training.train` passes class_weight and loss_weights.
+        validation: the `validation_data` of `fit`. If it is a loader, mapped or not, its next epoch is
+            saved too, so that a shuffled one continues with the rows that it would have had.
+            `training.train` passes its own.
 
     Attributes:
         writes: whether it saves at all.
-        saving: the context.
-        callbacks: the other callbacks.
-        settings: the further settings.
+        saving: makes the context in which the model is saved.
+        callbacks: the other callbacks of `fit`.
+        settings: further settings of `fit`.
         validation: the validation data.
 
     Raises:
@@ -144,18 +145,18 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     @property
     def rows_before(self) -> float:
-        """A worker's share of the rows of this epoch that all trained on before an interruption."""
+        """The rows of this epoch that all workers trained on before an interruption, divided by their number."""
         return self._rows_before / self._loader.global_size
 
     @property
     def restored_sum(self) -> str:
-        """The checksum of the weights that `restore` has loaded; "" before, and if there was no checkpoint."""
+        """The checksum of the weights that `restore` has loaded; "" if it has loaded none."""
         return "" if self._restored is None else str(self._restored["sum_of_weights"])
 
     def restore(self, model: keras.Model) -> int:
         """Load the last checkpoint into a built, compiled model and the loader.
 
-        The learning rate is that of the checkpoint, unless the model has another one than when the run began.
+        The learning rate is that of the checkpoint, unless the model's initial one has changed since.
 
         Returns:
             The `initial_epoch` for `fit`; 0 if there is no checkpoint, and one beyond all epochs if one
@@ -200,11 +201,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 "Give it the earlier data, or another folder."
             )
         self._expect_data(content["data"])
-        if content["optimizer"] != (found := _name_of_optimizer(model)):
+        if content["optimizer"] != (optimizer := _name_of_optimizer(model)):
             raise LoaderError(
                 f"Expected the optimizer of the checkpoint in {self._folder}, {content['optimizer']}. "
-                f"Received: {found}, whose state means something else. Compile with the earlier one; or "
-                "give it another folder, and begin with the weights of a saved model."
+                f"Received: {optimizer}, whose state means something else. Compile with the earlier one; "
+                "or give it another folder, and begin with the weights of a saved model."
             )
         self._expect_settings(content["settings"], self._settings(model))
 
@@ -218,14 +219,14 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             **self.settings,
         }
 
-    def _expect_settings(self, saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-        for name in [*saved, *found]:
-            if saved.get(name) != found.get(name):
-                one, two = different(saved.get(name), found.get(name))
+    def _expect_settings(self, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+        for name in [*saved, *current]:
+            if saved.get(name) != current.get(name):
+                expected, received = different(saved.get(name), current.get(name))
                 raise LoaderError(
-                    f"Expected the {name} of the checkpoint in {self._folder}: {one}. Received: {two}. To "
-                    "resume, give it the earlier one. For another run, give it another folder, and begin "
-                    "with the weights of a saved model if need be."
+                    f"Expected the {name} of the checkpoint in {self._folder}: {expected}. Received: "
+                    f"{received}. To resume, give it the earlier one. For another run, give it another "
+                    "folder, and begin with the weights of a saved model if need be."
                 )
 
     def _set_positions(self, content: Mapping[str, Any]) -> None:
@@ -243,7 +244,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             ) from error
 
     def _load_weights(self, model: keras.Model, content: Mapping[str, Any]) -> None:
-        """Load those of the best epochs for the callbacks that give them back, and then the last ones."""
+        """Load the weights of the best epochs, for callbacks that restore them, and then the last ones."""
         for saved in _files(content):
             self._load(model, saved)
             for name, best in self._best.items():
@@ -267,13 +268,13 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
     def _deciding(self) -> dict[str, Any]:
         """The callbacks whose counts are saved, each under a name that no other has."""
-        found: dict[str, Any] = {}
-        for one in self.callbacks:
-            if isinstance(one, _DECIDING):
-                name = f"{type(one).__name__} of {one.monitor}"
-                number = sum(other.startswith(f"{name} ") for other in found)
-                found[f"{name} {number}"] = one
-        return found
+        callbacks: dict[str, Any] = {}
+        for callback in self.callbacks:
+            if isinstance(callback, _DECIDING):
+                name = f"{type(callback).__name__} of {callback.monitor}"
+                number = sum(other.startswith(f"{name} ") for other in callbacks)
+                callbacks[f"{name} {number}"] = callback
+        return callbacks
 
     def _set_counts(self) -> None:
         for name, callback in self._deciding().items():
@@ -283,7 +284,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
                 callback.best = float(counts["best"])
 
     def _expect_weights_trained(self) -> None:
-        if any(getattr(one, "swap_on_epoch", False) for one in self.callbacks):
+        if any(getattr(callback, "swap_on_epoch", False) for callback in self.callbacks):
             raise LoaderError(
                 "Expected SwapEMAWeights(swap_on_epoch=False) beside a checkpoint. Received: swap_on_epoch=True, "
                 "with which the model has the average of its weights, not the weights, after an epoch."
@@ -292,17 +293,17 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     def _is_out_of_patience(self, epoch: int) -> bool:
         """Whether `EarlyStopping` ends the run after an epoch, which it does not if that was the best."""
         return any(
-            one.wait >= max(one.patience, 1) and one.best_epoch != epoch
-            for one in self._deciding().values()
-            if isinstance(one, keras.callbacks.EarlyStopping)
+            callback.wait >= max(callback.patience, 1) and callback.best_epoch != epoch
+            for callback in self._deciding().values()
+            if isinstance(callback, keras.callbacks.EarlyStopping)
         )
 
     def _expect_data(self, saved: str) -> None:
         # Workers that do not write may each have data of their own.
-        if self.writes and saved != (found := self._loader.data_digest()):
+        if self.writes and saved != (digest := self._loader.data_digest()):
             raise LoaderError(
                 f"Expected the data of the checkpoint in {self._folder}: {saved}. Received: other data: "
-                f"{found}. To resume, give it the earlier data. To train on new data, give each run a "
+                f"{digest}. To resume, give it the earlier data. To train on new data, give each run a "
                 "folder of its own, and begin with the weights of a saved model."
             )
 
@@ -340,17 +341,17 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         del logs
         self._add_metrics()  # of those that Keras makes in the first step
         self._expect_metrics()
-        taken = batch + 1 - self._steps
-        self._steps += taken
-        self._batches += taken * self._batches_a_step()
-        self._since_saved += taken
+        steps = batch + 1 - self._steps
+        self._steps += steps
+        self._batches += steps * self._batches_a_step()
+        self._since_saved += steps
         # Keras expects a whole epoch where only the rest of one is left. A step without data would
         # fail, yet the optimizer would count it; so the epoch is ended before that step.
         if self._steps < self.params["steps"] and self._is_epoch_done():
             self.model.stop_training = self.model.stop_training or _END_OF_EPOCH
         is_due = self._every is not None and self._since_saved >= self._every
-        # A finished epoch is saved once its end has been validated and counted; one that a callback has
-        # stopped before that, since it is counted when the rest of it has been trained on.
+        # A finished epoch is saved in `on_epoch_end`, once it is validated and counted. An epoch that a
+        # callback has stopped is saved here: it counts when the rest of it has been trained on.
         if (is_due or self.model.stop_training) and not self._is_epoch_done():
             self._save()
 
@@ -377,11 +378,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if not self._shapes:
             return
         saved, self._shapes = self._shapes, {}
-        found = {name: tuple(v.shape) for name, v in _metrics_of(self.model).items()}
-        if saved != found:
+        shapes = {name: tuple(v.shape) for name, v in _metrics_of(self.model).items()}
+        if saved != shapes:
             raise LoaderError(
                 f"Expected the metrics of the checkpoint in {self._folder}, which was saved within an epoch and "
-                f"has counted {listed(sorted(saved))}. Received: {listed(sorted(found))}. Give it the earlier "
+                f"has counted {listed(sorted(saved))}. Received: {listed(sorted(shapes))}. Give it the earlier "
                 "metrics until that epoch has ended, and the new ones then."
             )
 
@@ -391,7 +392,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         return batches * self._loader.batch_size * self._loader.global_size
 
     def _batches_a_step(self) -> int:
-        """One batch; or one for each replica, where `loader.distribute` feeds several."""
+        """The batches of a step: one, or one for each replica that `loader.distribute` feeds."""
         steps, usual = self.params["steps"], len(self._loader)
         if steps == usual or (steps is not None and self._trail.repeats):
             return 1
@@ -434,14 +435,14 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             with exclusive(self._folder):
                 yield
         except OSError as error:
-            kept = (
+            advice = (
                 ""
                 if self._last is None
                 else " The previous one is intact: run the program again to resume."
             )
             raise LoaderError(
                 f"Expected to be able to write a checkpoint to {self._folder}. Received: {error}. Give it a "
-                f"folder that can be written, or free some space.{kept}"
+                f"folder that can be written, or free some space.{advice}"
             ) from error
 
     def _expect_alone(self) -> None:
@@ -454,11 +455,11 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             )
 
     def _expect_room(self) -> None:
-        """Check the room for the weights: HDF5, after an error of writing, ends the process with a crash."""
+        """Check that the weights have room: HDF5 crashes the process after a failed write."""
         optimizer = _optimizer_of(self.model)
         saved = [*self.model.variables, *(optimizer.variables if optimizer else ())]
         saved += self.model.metrics_variables
-        sizes = [math.prod(one.shape) * np.dtype(one.dtype).itemsize for one in saved]
+        sizes = [math.prod(weight.shape) * np.dtype(weight.dtype).itemsize for weight in saved]
         expect_room(self._folder, sum(sizes) + _HDF5 + _HDF5_VARIABLE * len(saved))
 
     def _replace(self, weights: Path) -> None:
@@ -474,9 +475,9 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         content = sealed(self._content() | saved | {"best": best})
         replace_file(self._folder / _POINTER, content)
         self._last, self._best = content, best
-        kept = {_POINTER, weights.name, *(one["weights"] for one in best.values())}
+        current_names = {_POINTER, weights.name, *(one["weights"] for one in best.values())}
         for file in self._folder.iterdir():
-            if _is_ours(file.name) and file.name not in kept:
+            if _is_ours(file.name) and file.name not in current_names:
                 file.unlink(missing_ok=True)
 
     def _file_of_best(self, name: str) -> dict[str, str]:
@@ -505,24 +506,26 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         return self._loader.follow()(0)
 
     def _content(self) -> dict[str, Any]:
-        done, validation = self._is_epoch_done(), epochs_read_by(self.validation)
+        is_done, validation = self._is_epoch_done(), epochs_read_by(self.validation)
         return {
             "format": _FORMAT,
-            "epoch": self._epoch + done,
-            "steps": 0 if done else self._steps_before + self._steps,
-            "rows": 0 if done else self._rows_before + self._rows(),
+            "epoch": self._epoch + is_done,
+            "steps": 0 if is_done else self._steps_before + self._steps,
+            "rows": 0 if is_done else self._rows_before + self._rows(),
             "metrics": {}
-            if done
+            if is_done
             else {n: v.numpy().tolist() for n, v in _metrics_of(self.model).items()},
             "optimizer": _name_of_optimizer(self.model),
             "learning_rate": self._rate,
             "callbacks": {
                 name: {
                     # As a text, since JSON has no infinity.
-                    "best": None if one.best is None else str(float(one.best)),
-                    **{count: vars(one)[count] for count in _COUNTS if count in vars(one)},
+                    "best": None if callback.best is None else str(float(callback.best)),
+                    **{
+                        count: vars(callback)[count] for count in _COUNTS if count in vars(callback)
+                    },
                 }
-                for name, one in self._deciding().items()
+                for name, callback in self._deciding().items()
             },
             "settings": self._described,
             "seeds": [variable.numpy().tolist() for variable in _seeds(self.model)],
@@ -535,12 +538,12 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
 def _is_ours(name: str) -> bool:
     """Whether this callback wrote a file, rather than the user."""
-    written = name.startswith(_POINTER) and name.endswith(PARTIAL)
-    return written or _WEIGHTS.fullmatch(name) is not None
+    is_partial = name.startswith(_POINTER) and name.endswith(PARTIAL)
+    return is_partial or _WEIGHTS.fullmatch(name) is not None
 
 
 def _optimizer_of(model: keras.Model) -> Any:
-    """A model's optimizer; of one that scales the loss the inner one."""
+    """A model's optimizer; the inner one, if it scales the loss."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
 
@@ -563,9 +566,9 @@ def learning_rate(model: keras.Model) -> float | None:
 
 
 def _metrics_of(model: keras.Model) -> dict[str, keras.Variable]:
-    """The state of a model's metrics, by its place, as those of several outputs may have equal paths.
+    """The state of a model's metrics, by place and path, since metrics of several outputs may share a path.
 
-    Keras numbers the metrics of a process, as "auc_1".
+    Without the numbers that Keras gives to the metrics of a process, such as "auc_1".
     """
     return {
         f"{place} {_NUMBER.sub('', variable.path)}": variable
@@ -588,8 +591,8 @@ def _parsed(text: bytes, path: Path) -> dict[str, Any]:
     keys = {"format", "epoch", "steps", "rows", "weights", "sum_of_weights"}
     keys |= {"seeds", "loader", "fits", "data", "callbacks", "best"}
     keys |= {"metrics", "optimizer", "learning_rate", "settings", "validation"}
-    known = content.keys() == keys and content["format"] == _FORMAT
-    if not known or not all(_WEIGHTS.fullmatch(str(one["weights"])) for one in _files(content)):
+    valid = content.keys() == keys and content["format"] == _FORMAT
+    if not valid or not all(_WEIGHTS.fullmatch(str(file["weights"])) for file in _files(content)):
         raise LoaderError(
             f"Expected a checkpoint of format {_FORMAT} in {path}. Received: {content!r:.500}. "
             "Remove the folder to start afresh."
@@ -604,12 +607,12 @@ def _files(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _expect_sum(weights: Path, expected: str) -> None:
     try:
-        found = file_hash(weights)
+        received = file_hash(weights)
     except OSError as error:
-        found = (error.strerror or str(error)).lower()
-    if found != expected:
+        received = (error.strerror or str(error)).lower()
+    if received != expected:
         raise LoaderError(
             f"Expected the weights of a checkpoint in {weights}, with checksum {expected[:16]}.... "
-            f"Received: {found[:50]}. The file is missing or damaged: copy the folder again, or "
+            f"Received: {received[:50]}. The file is missing or damaged: copy the folder again, or "
             "remove it to start afresh."
         )

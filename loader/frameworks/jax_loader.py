@@ -72,8 +72,8 @@ class JaxLoader(ArrayLoader):
             return None
         # As integers, which nothing rounds or makes another NaN.
         bits = [matrix.view(f"i{matrix.itemsize}") for matrix in matrices]
-        taken = [jax.dlpack.from_dlpack(ExportedView(each, transport.number)) for each in bits]
-        return _cut(taken, transport.format.dtypes)
+        arrays = [jax.dlpack.from_dlpack(ExportedView(each, transport.number)) for each in bits]
+        return _cut(arrays, transport.format.dtypes)
 
     def _tensors(self, arrays: Sequence[Any]) -> Iterable[Any]:
         if not jax.config.jax_enable_x64:
@@ -82,8 +82,8 @@ class JaxLoader(ArrayLoader):
         copied = [len(a) == self.batch_size and a.nbytes < _BORROWED for a in arrays]
         pairs = list(zip(arrays, copied, strict=True))
         copies = iter(_copy(*(each for each, is_copied in pairs if is_copied)))
-        others = [each for each, is_copied in pairs if not is_copied]
-        borrowed = iter(jax.device_put(others, may_alias=True))
+        rest = [each for each, is_copied in pairs if not is_copied]
+        borrowed = iter(jax.device_put(rest, may_alias=True))
         return [next(copies if is_copied else borrowed) for is_copied in copied]
 
 
@@ -102,8 +102,8 @@ def _cut(matrices: Sequence[Any], dtypes: Sequence[Sequence[tuple[str, str]]]) -
     """
     return [
         jax.lax.bitcast_convert_type(column, bits).astype(dtype)
-        for matrix, own in zip(matrices, dtypes, strict=True)
-        for column, (bits, dtype) in zip(matrix, own, strict=True)
+        for matrix, pairs in zip(matrices, dtypes, strict=True)
+        for column, (bits, dtype) in zip(matrix, pairs, strict=True)
     ]
 
 

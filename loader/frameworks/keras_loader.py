@@ -26,12 +26,12 @@ class KerasSequenceLoader(EpochDataset):
     shape (sum of lengths, 1) and row lengths of shape (N, 1), int32. `y` is the label's tensor
     (N, 1), or a dict by name when there are several; without labels a batch is `x` alone.
 
-    Shuffling reorders the row groups of all files in every epoch, and each batch draws evenly from
-    several of them, which are exchanged one at a time; `mixing()` says from how many. For data
-    sorted by a value, in 40 row groups of one batch of 50,000 rows each, batch means deviate from
-    the overall mean by 25 times as much as in a random order by default, 4 times with
-    `parts_per_chunk=16`, and 2 times with 40. (As NVTabular shuffles, 219 times with
-    `parts_per_chunk=8`.)
+    With `shuffle`, every epoch puts the row groups of all files into a new order, and each batch draws
+    evenly from several of them, which are exchanged one at a time; `mixing()` says from how many. How
+    much that helps was measured on data sorted by a value, in 40 row groups of 50,000 rows, one batch
+    each. Compared with a random order, the means of batches deviate from the overall mean 25 times as
+    much by default, 4 times with `parts_per_chunk=16`, and twice with 40. (With NVTabular's way of
+    shuffling it is 219 times, at `parts_per_chunk=8`.)
 
     Args:
         paths_or_dataset: a parquet file, a folder, a glob pattern, a list of those, or a frame as
@@ -47,21 +47,21 @@ class KerasSequenceLoader(EpochDataset):
         cat_names: categorical features, scalars or lists.
         cont_names: continuous features. Default for both: by the schema's tags.
         engine: "parquet" or None.
-        shuffle: whether to shuffle: each row exactly once in an epoch, in an order that depends on
-            the seed and the epoch's number. Without, rows come in the order of the files.
+        shuffle: whether to shuffle. Each row then comes exactly once in an epoch, in an order that
+            depends on the seed and the epoch's number; otherwise rows come in the order of the files.
         seed_fn: called at the start of each epoch for its seed, instead of `seed`.
-        buffer_size: memory for decoded rows: a fraction of the device's memory below 1, bytes from
-            1 on. Row groups that are too large for it are read in parts, and a batch draws from as
-            many as it holds, up to `parts_per_chunk` or the default. On a GPU the 190 MB that
-            cuDF takes for itself count as well, up to half of the buffer.
+        buffer_size: memory for decoded rows. Below 1 it is a fraction of the device's memory, from 1 on
+            a number of bytes. Row groups that are too large for it are read in parts, and a batch
+            draws from as many row groups as fit, up to the number that `parts_per_chunk` describes.
+            On a GPU the 190 MB that cuDF takes for itself count too, up to half of the buffer.
         device: "cpu"; a GPU's number or "gpu:<number>", where cuDF decodes and batches stay; or
             None. None takes the first GPU if cuDF is installed, the data is in local files that are
             read without `reader_kwargs`, and all columns are numeric with one type in all files;
             else the CPU. The attribute `device` names the choice. On a GPU `map` is applied where a
             batch is used, and other transformations of `tf.data` do not work.
         parts_per_chunk: the fewest row groups from which a shuffled batch draws rows, as far as the
-            buffer allows. A batch draws from at least 8, on a GPU 16, in any case, and from all if
-            there are fewer than twice as many.
+            buffer allows. Values up to 8, or 16 on a GPU, change nothing: a batch draws from so many
+            in any case, and from all row groups if there are fewer than twice as many.
         reader_kwargs: further arguments of `polars.scan_parquet`.
         global_size: number of workers that share the data. Default: the number of workers of a
             `tf.distribute.MultiWorkerMirroredStrategy` inside its scope, else 1.
@@ -83,13 +83,13 @@ class KerasSequenceLoader(EpochDataset):
             follow them in the files, so that every epoch and every worker keeps its number of
             batches. A warning at the end of the epoch counts them. A damaged page that crashes the
             CUDA context of a GPU is an error in any case.
-        decode_timeout: seconds that a GPU may be busy with one read (0.05 on an H200, with the
-            default buffer) before the read counts as hanging, which is an error: a damaged page can
-            keep a GPU busy forever. Waiting for files does not count. None for no limit, as when
-            debugging GPU code.
+        decode_timeout: seconds that a GPU may be busy with one read before the read counts as hanging,
+            which is an error: a damaged page can keep a GPU busy forever. (A read takes 0.05 seconds
+            on an H200 with the default buffer.) Waiting for files does not count. None for no limit,
+            as for debugging GPU code.
         storage_options: how to connect to the object stores of paths such as s3://bucket/key, as
-            `polars.scan_parquet` takes it. Default: the environment. Row groups of objects are
-            fetched ahead of their use, in every epoch again, and decoded on the CPU.
+            `polars.scan_parquet` takes it. Default: the environment. Row groups in an object store are
+            fetched anew in every epoch, ahead of their use, and decoded on the CPU.
 
     Raises:
         LoaderError: no files, unreadable files, missing columns, columns without a common type for

@@ -85,7 +85,7 @@ def settings_of_model(model: keras.Model) -> Any:
 def settings_of_loss(loss: Any) -> Any:
     """A loss, or those of several outputs, in one form for all names that Keras has for it."""
     named = keras.tree.map_structure(
-        lambda one: keras.losses.get(one) if isinstance(one, str) else one, loss
+        lambda part: keras.losses.get(part) if isinstance(part, str) else part, loss
     )
     return _as_json(_lasting(setting(named), {}))
 

@@ -88,10 +88,10 @@ class TorchLoader(ArrayLoader, IterableDataset):
         from loader.gpu.dlpack import capsule_of  # noqa: PLC0415 - it imports TensorFlow
 
         pairs = zip(batch.columns(), transport.format.places, strict=True)
-        found = [(from_dlpack(capsule_of(view, transport.number)), place) for view, place in pairs]
+        parts = [(from_dlpack(capsule_of(view, transport.number)), place) for view, place in pairs]
         return [
             column if place.dtype is None else column.to(getattr(torch, place.dtype.name))
-            for column, place in found
+            for column, place in parts
         ]
 
 

@@ -117,14 +117,14 @@ class DeviceBlocks:
         """See `BlockSource`."""
         numbers = iter(mixture.chunks)
         unread = deque([next(numbers) for _ in group] for group in groups)
-        firsts = [own[0] for own in unread]
+        firsts = [chunk_numbers[0] for chunk_numbers in unread]
         pool = Pool(self._dealer, mixture.chunks)
         # A block takes several times its memory, so none is larger than a read.
         most = max(sum(chunk.wanted for chunk in group) for group in groups)
         # Closed with this iterator, and not when it is collected, since it has a thread.
         with contextlib.closing(self._reader.read_ahead(groups, seed)) as reads:
-            for begun, batches in _together(mixture.batches, firsts, most, batch_size):
-                while unread and unread[0][0] < begun:
+            for end, batches in _together(mixture.batches, firsts, most, batch_size):
+                while unread and unread[0][0] < end:
                     pool.add(unread.popleft(), next(reads))
                 yield self._block(pool.deal(batches))
 
@@ -146,8 +146,8 @@ def _together(
         most: the most rows together; one batch in any case.
         batch_size: rows in a batch, apart from a last, short one.
     """
-    for _, found in itertools.groupby(batches, lambda batch: bisect_left(firsts, batch.begun)):
-        while together := [*itertools.islice(found, max(most // batch_size, 1))]:
+    for _, group in itertools.groupby(batches, lambda batch: bisect_left(firsts, batch.begun)):
+        while together := [*itertools.islice(group, max(most // batch_size, 1))]:
             whole = len(together) - (rows_of(together[-1]) < batch_size)
             for alike in filter(None, (together[:whole], together[whole:])):
                 yield alike[-1].begun, alike

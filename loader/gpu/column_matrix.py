@@ -133,13 +133,13 @@ class BatchFormat:
         by_carrier = {
             name: [m for m in members if carrier(m.dtype) == name] for name in _CARRIERS.values()
         }
-        self.matrices = {name: found for name, found in by_carrier.items() if found}
+        self.matrices = {name: group for name, group in by_carrier.items() if group}
 
     @cached_property
     def specs(self) -> list[tf.TensorSpec]:
         """The parts of a batch: matrices (columns, rows, 1), padded (rows, width), values (n, 1)."""
         return [
-            *(tf.TensorSpec((len(found), None, 1), name) for name, found in self.matrices.items()),
+            *(tf.TensorSpec((len(group), None, 1), name) for name, group in self.matrices.items()),
             *(tf.TensorSpec((None, c.width), carrier(c.type.dtype)) for c in self.padded),
             *(tf.TensorSpec((None, 1), carrier(c.type.dtype)) for c in self.ragged),
         ]
@@ -214,8 +214,8 @@ class BatchFormat:
         convert: Callable[[Any], Any] = _same,
     ) -> list[Any]:
         lists = zip(parts[len(self.matrices) :], self._places[1], strict=True)
-        found = columns + [convert(place.restore(part)) for part, place in lists]
-        return [found[number] for number in self._order]
+        all_columns = columns + [convert(place.restore(part)) for part, place in lists]
+        return [all_columns[number] for number in self._order]
 
     def columns(self, matrices: Sequence[Array]) -> list[Array]:
         """Cut the matrices of many batches into columns with the dtypes of their bits.
@@ -226,12 +226,12 @@ class BatchFormat:
         Returns:
             For each column an array of shape (batches, rows, 1).
         """
-        found = []
+        columns = []
         for matrix, places in zip(matrices, self._places[0], strict=True):
             for number, place in enumerate(places):
                 dtype = matrix.dtype if place.bits is None else place.bits.as_numpy_dtype
-                found.append(matrix.view(dtype)[:, number])
-        return found
+                columns.append(matrix.view(dtype)[:, number])
+        return columns
 
     def lengths_of(self, matrices: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The row lengths of each ragged column, shape (rows,), as float64: exact, and on the GPU.
@@ -239,14 +239,14 @@ class BatchFormat:
         Args:
             matrices: `matrices` of `GpuRows`.
         """
-        found: dict[str, tf.Tensor] = {}
+        lengths: dict[str, tf.Tensor] = {}
         for members, matrix in zip(self.matrices.values(), matrices, strict=True):
             for number, member in enumerate(members):
                 if member.is_lengths:
-                    found[member.name] = tf.cast(
+                    lengths[member.name] = tf.cast(
                         tf.bitcast(matrix[:, number], tf.int32), tf.float64
                     )
-        return [found[column.name] for column in self.ragged]
+        return [lengths[column.name] for column in self.ragged]
 
 
 def _members(column: BatchColumn) -> list[MatrixColumn]:

@@ -82,14 +82,16 @@ def tell_gpu_errors(pieces: Sequence[Piece]) -> Iterator[None]:
         yield
     except LoaderError:
         raise
-    except MemoryError as error:
-        raise LoaderError(
-            f"Expected GPU memory for {sum(p.rows for p in pieces)} rows at once. "
-            f"Received: {error}. Lower buffer_size, or TensorFlow's share, with "
-            "configure_tensorflow."
-        ) from error
-    except CUDF_ERRORS as error:
-        after = 'device="cpu" gives details.' if gpu_lives() else LOST
+    except (MemoryError, *CUDF_ERRORS) as error:
+        # Memory is also what the pool says that it lacks once the GPU is lost.
+        lives = gpu_lives()
+        if lives and isinstance(error, MemoryError):
+            raise LoaderError(
+                f"Expected GPU memory for {sum(p.rows for p in pieces)} rows at once. "
+                f"Received: {error}. Lower buffer_size, or TensorFlow's share, with "
+                "configure_tensorflow."
+            ) from error
+        after = 'device="cpu" gives details.' if lives else LOST
         raise LoaderError(
             f"Expected rows that cuDF can decode in {where(pieces)}. Received: {error}. {after}"
         ) from error
@@ -138,6 +140,6 @@ def where(pieces: Sequence[Piece]) -> str:
     for piece in pieces:
         groups.setdefault(piece.path, {})[piece.row_group] = None
     return "; ".join(
-        f"{path}, row group{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
-        for path, found in groups.items()
+        f"{path}, row group{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+        for path, numbers in groups.items()
     )

@@ -59,7 +59,7 @@ class Cutter:
         )
         sizes, bound = tf.TensorSpec((_TOGETHER,), tf.int32), tf.TensorSpec((), tf.int64)
         split = tf.function(_split, autograph=False)
-        self._split = [split.get_concrete_function(each, bound, bound, sizes) for each in rows[2]]
+        self._split = [split.get_concrete_function(spec, bound, bound, sizes) for spec in rows[2]]
         with tf.device(device):
             empty = [[np.zeros([n or 0 for n in s.shape], s.dtype.name) for s in p] for p in rows]
             self.nothing = GpuRows(*(tuple(map(tf.constant, part)) for part in empty))
@@ -124,15 +124,15 @@ class Cutter:
             *dense, sizes = self.by_batch(
                 [each[:whole] for each in matrices], [each[:whole] for each in padded], batch_size
             )
-            taken = [tf.cast(tf.reduce_sum(each), tf.int64) for each in sizes]
-            in_batches = tuple(each[:number] for each, number in zip(values, taken, strict=True))
+            counts = [tf.cast(tf.reduce_sum(each), tf.int64) for each in sizes]
+            in_batches = tuple(each[:number] for each, number in zip(values, counts, strict=True))
             # Copies, or these few rows would keep the memory of all rows.
             rest = (
                 tuple(tf.raw_ops.DeepCopy(x=each[whole:]) for each in matrices),
                 tuple(tf.raw_ops.DeepCopy(x=each[whole:]) for each in padded),
                 tuple(
                     tf.raw_ops.DeepCopy(x=each[number:])
-                    for each, number in zip(values, taken, strict=True)
+                    for each, number in zip(values, counts, strict=True)
                 ),
             )
             return (*dense, in_batches, sizes), rest
@@ -159,20 +159,20 @@ def _by_column(rows: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
 def _split(
     elements: tf.Tensor, start: tf.Tensor, stop: tf.Tensor, sizes: tf.Tensor
 ) -> list[tf.Tensor]:
-    found: list[tf.Tensor] = tf.split(elements[start:stop], sizes)
-    return found
+    parts: list[tf.Tensor] = tf.split(elements[start:stop], sizes)
+    return parts
 
 
 def _parts(split: Any, elements: tf.Tensor, sizes: list[int]) -> list[tf.Tensor]:
     """The elements of each batch."""
-    found: list[tf.Tensor] = []
+    parts: list[tf.Tensor] = []
     start = 0
     for first in range(0, len(sizes), _TOGETHER):
-        some = sizes[first : first + _TOGETHER]
-        stop = start + sum(some)
+        group = sizes[first : first + _TOGETHER]
+        stop = start + sum(group)
         with tf.device("/cpu:0"):  # a slice takes its bounds from the host
             bounds = [tf.constant(bound, tf.int64) for bound in (start, stop)]
-            padded = tf.constant(some + [0] * (_TOGETHER - len(some)), tf.int32)
-        found += split(elements, *bounds, padded)[: len(some)]
+            padded = tf.constant(group + [0] * (_TOGETHER - len(group)), tf.int32)
+        parts += split(elements, *bounds, padded)[: len(group)]
         start = stop
-    return found
+    return parts

@@ -145,11 +145,11 @@ class Dealer:
             joined = [_joined(parts, of_rows) for parts in matrices]
             lengths = self._format.lengths_of(joined)
             elements = tuple(
-                _elements(_joined(parts, own), counts, begins, sizes)
-                for parts, own, counts in zip(values, of_elements, lengths, strict=True)
+                _elements(_joined(parts, element_bounds), counts, begins, sizes)
+                for parts, element_bounds, counts in zip(values, of_elements, lengths, strict=True)
             )
             order = _places(shifts, ends, count)
-            dealt = [tf.gather(each, order) for each in joined]
+            dealt = [tf.gather(matrix, order) for matrix in joined]
             dealt_padded = [tf.gather(_joined(parts, of_rows), order) for parts in padded]
             *dense, numbers = self._cutter.by_batch(dealt, dealt_padded, batch_size)
             return (*dense, elements, numbers)
@@ -172,8 +172,8 @@ def _joined(parts: Sequence[tf.Tensor], bounds: tf.Tensor) -> tf.Tensor:
         slices = [tf.split(each, 2) for each in tf.unstack(bounds * width)]
     # Only of a vector does TensorFlow slice rows without a copy.
     flat = [tf.reshape(part, [-1]) for part in parts]
-    found = [tf.slice(each, *own) for each, own in zip(flat, slices, strict=True)]
-    return tf.reshape(tf.concat(found, 0), [-1, width])
+    rows = [tf.slice(each, *extent) for each, extent in zip(flat, slices, strict=True)]
+    return tf.reshape(tf.concat(rows, 0), [-1, width])
 
 
 def _elements(

@@ -112,8 +112,8 @@ class Decoder:
             dtype = column.type.dtype
             expected = self._plc.TypeId["BOOL8" if dtype == "bool" else dtype.upper()]
             if is_list != column.type.is_list or values.type().id() != expected:
-                found = f"{values.type().id().name} in column {column.name!r}, not {column.type}"
-                raise unreadable(piece, found)
+                reason = f"{values.type().id().name} in column {column.name!r}, not {column.type}"
+                raise unreadable(piece, reason)
 
     def _check_nulls(self, table: Any, pieces: Sequence[Piece]) -> None:
         columns = zip(self._layout.columns, table.columns(), strict=True)

@@ -30,35 +30,35 @@ class Pool:
             numbers: the numbers of the chunks of a read.
             rows: the wanted rows of these chunks, one after another.
         """
-        held = self._dealer.hold(rows)
+        held_rows = self._dealer.hold(rows)
         first = 0
         for number in numbers:
-            self._places[number] = held, first
+            self._places[number] = held_rows, first
             first += self._chunks[number].wanted
 
     def deal(self, batches: Sequence[Mixed]) -> CutBatches:
         """The rows of consecutive batches of one size."""
         runs = [run for batch in batches for run in batch.runs]
-        taken: dict[int, tuple[int, int]] = {}
+        ranges: dict[int, tuple[int, int]] = {}
         for run in runs:
-            taken[run.chunk] = taken.get(run.chunk, (run.start, 0))[0], run.stop
-        spans = [self._span(number, *rows) for number, rows in taken.items()]
+            ranges[run.chunk] = ranges.get(run.chunk, (run.start, 0))[0], run.stop
+        spans = [self._span(number, *rows) for number, rows in ranges.items()]
         begins = itertools.accumulate((span.rows for span in spans), initial=0)
         shifts = {
             number: begin - span.first * UNIT + self._places[number][1]
-            for number, span, begin in zip(taken, spans, begins, strict=False)
+            for number, span, begin in zip(ranges, spans, begins, strict=False)
         }
         starts = np.array([shifts[run.chunk] + run.start for run in runs])
         sizes = np.array([run.stop - run.start for run in runs])
         cut = self._dealer.deal(spans, starts, sizes, rows_of(batches[0]))
-        for number, (_, stop) in taken.items():
+        for number, (_, stop) in ranges.items():
             if stop == self._chunks[number].wanted:
                 del self._places[number]
         return cut
 
     def _span(self, number: int, start: int, stop: int) -> Span:
-        held, first = self._places[number]
-        return Span(held, (first + start) // UNIT, -(-(first + stop) // UNIT))
+        held_rows, first = self._places[number]
+        return Span(held_rows, (first + start) // UNIT, -(-(first + stop) // UNIT))
 
 
 def rows_of(batch: Mixed) -> int:

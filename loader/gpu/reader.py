@@ -125,8 +125,8 @@ class DeviceReader:
             order = plc.filling.sequence(chunk.rows, begin, one, stream=stream)
             if seed is not None:
                 order = self._shuffled(order, chunk, seed)
-            wanted = [chunk.skip, chunk.skip + chunk.wanted]
-            orders += plc.copying.slice(order, wanted, stream=stream)
+            bounds = [chunk.skip, chunk.skip + chunk.wanted]
+            orders += plc.copying.slice(order, bounds, stream=stream)
             start += chunk.rows
         return orders[0] if len(orders) == 1 else plc.concatenate.concatenate(orders, stream=stream)
 
@@ -251,5 +251,5 @@ def _pad(column: BatchColumn, values: tf.Tensor, lengths: tf.Tensor) -> tf.Tenso
     inside = places < tf.cast(counts, tf.int64)
     # One more element: without any, gather would have nothing to read.
     elements = tf.concat([tf.reshape(values, [-1]), tf.zeros([1], values.dtype)], 0)
-    found = tf.gather(elements, tf.where(inside, starts + places, tf.zeros_like(places)))
-    return tf.where(inside, found, tf.zeros([], values.dtype))
+    cells = tf.gather(elements, tf.where(inside, starts + places, tf.zeros_like(places)))
+    return tf.where(inside, cells, tf.zeros([], values.dtype))

@@ -1,1 +1,1 @@
-"""Opening of a loader's data and device."""
+"""Construction of a loader from its arguments: the data, the device and the epochs."""

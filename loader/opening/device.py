@@ -82,8 +82,8 @@ def gpu_number(device: Any) -> int:
     """
     numbers = list(gpus_of_tensorflow())
     number = numbers[0] if device is None else device
-    if isinstance(device, str) and (found := re.fullmatch(r"gpu(?::(\d+))?", device)):
-        number = int(found[1] or 0)
+    if isinstance(device, str) and (match := re.fullmatch(r"gpu(?::(\d+))?", device)):
+        number = int(match[1] or 0)
     if type(number) is not int or number not in numbers:
         among = f"among {numbers}" if numbers else 'but TensorFlow sees none here: pass "cpu"'
         raise LoaderError(

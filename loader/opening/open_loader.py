@@ -151,8 +151,8 @@ def arguments_in(constructor: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         constructor: its `locals()` before it has variables of its own.
     """
-    others = {"self", "device", "__class__"}
-    return {name: value for name, value in constructor.items() if name not in others}
+    exclusions = {"self", "device", "__class__"}
+    return {name: value for name, value in constructor.items() if name not in exclusions}
 
 
 def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader

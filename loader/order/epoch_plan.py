@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pieces with one order of their rows, and the run of rows in that order that is wanted.
+    """Pieces whose rows are shuffled together, and the run of rows in that order that is wanted.
 
     Attributes:
         pieces: the pieces to read.
@@ -71,7 +71,7 @@ class Share:
     rank: int = 0
 
     def rows(self, total: int) -> int:
-        """The number of rows that each rank gets: the same for all, so that some get one row twice."""
+        """The number of rows that each rank gets: equal for all, so some ranks get one row twice."""
         return -(-total // self.size)
 
     def bounds(self, total: int) -> tuple[int, int]:
@@ -159,14 +159,14 @@ def _random_order(count: int, spread: int, random: np.random.Generator) -> npt.N
 
 def take_rows(chunks: Sequence[Chunk], first: int, last: int) -> list[Chunk]:
     """The rows of a stream from `first` to before `last`; drops chunks without any of them."""
-    found = []
+    parts = []
     position = 0
     for chunk in chunks:
         start, stop = max(first - position, 0), min(last - position, chunk.wanted)
         if start < stop:
-            found.append(replace(chunk, skip=chunk.skip + start, stop=chunk.skip + stop))
+            parts.append(replace(chunk, skip=chunk.skip + start, stop=chunk.skip + stop))
         position += chunk.wanted
-    return found
+    return parts
 
 
 def share_of(chunks: Sequence[Chunk], share: Share) -> tuple[list[Chunk], Chunk | None]:
@@ -179,11 +179,11 @@ def share_of(chunks: Sequence[Chunk], share: Share) -> tuple[list[Chunk], Chunk 
     """
     total = sum(chunk.wanted for chunk in chunks)
     first, last = share.bounds(total)
-    own = take_rows(chunks, first, last)
+    own_chunks = take_rows(chunks, first, last)
     if last - first == share.rows(total):
-        return own, None
-    again = (own or chunks)[0].pieces[0]
-    return own, Chunk((replace(again, rows=1),))
+        return own_chunks, None
+    again = (own_chunks or chunks)[0].pieces[0]
+    return own_chunks, Chunk((replace(again, rows=1),))
 
 
 def rest_of(
@@ -200,11 +200,11 @@ def rest_of(
     """
     for leg in legs:
         total = sum(chunk.wanted for chunk in chunks)
-        left: list[Chunk] = []
+        rest: list[Chunk] = []
         for rank in range(leg.workers):
             first, last = Share(leg.workers, rank).bounds(total)
-            left += left_after(take_rows(chunks, first, last), leg.batches)
-        chunks = left
+            rest += left_after(take_rows(chunks, first, last), leg.batches)
+        chunks = rest
     return list(chunks)
 
 
@@ -217,6 +217,6 @@ def rows_left(total: int, legs: Sequence[Leg], batch_size: int) -> int:
     """
     for leg in legs:
         bounds = (Share(leg.workers, rank).bounds(total) for rank in range(leg.workers))
-        taken = leg.batches * batch_size
-        total = sum(max(last - first - taken, 0) for first, last in bounds)
+        rows = leg.batches * batch_size
+        total = sum(max(last - first - rows, 0) for first, last in bounds)
     return total

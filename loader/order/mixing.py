@@ -1,13 +1,13 @@
 """Mixing: the rows of several chunks in each batch.
 
-The rows of a chunk are in an order of their own, and a batch takes a run of rows from each of several
-chunks: at least `width` of them, in proportion to their rows. The chunks of a batch are a window that
-slides over the epoch. The first `width` chunks begin together; then one chunk begins and one ends at a
-time, so that no batch is the last of all its chunks; and the last `width` chunks end together. Fewer
-than 2 x `width` chunks are mixed wholly.
+Each chunk's rows are shuffled, and a batch takes a run of rows from each of several chunks: from at least
+`width` of them, in proportion to their rows. The chunks of a batch are a window that slides over the
+epoch. The first `width` chunks begin together; then one chunk begins and one ends at a time, so that no
+batch is the last of all its chunks; and the last `width` chunks end together. If there are fewer than
+2 x `width` chunks, each batch draws from all of them.
 
-This is arithmetic on numbers of rows. So a position in an epoch is a number of batches, and the rows
-that are left after it are runs as well.
+All of this is arithmetic on numbers of rows. So a position in an epoch is a number of batches, and the
+rows that are left after it are runs as well.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def plan_mixing(
     # A chunk that lacks a row to be large enough takes a whole piece.
     chunk_rows = min(max(in_chunk * largest, least + largest), max_rows)
     room = copies * (max_rows - max(chunk_rows, batch_size)) // chunk_rows
-    wanted = max(-(-row_groups // in_chunk), _WINDOW_ROWS // max(in_chunk * largest, least))
+    target_width = max(-(-row_groups // in_chunk), _WINDOW_ROWS // max(in_chunk * largest, least))
     # While `width` chunks begin, as many that began before may be in memory.
-    return Mixing(in_chunk, least, max(1, min(room // 2, wanted)), room)
+    return Mixing(in_chunk, least, max(1, min(room // 2, target_width)), room)
 
 
 @dataclass(frozen=True)
@@ -112,25 +112,25 @@ def mixed_batches(rows: Sequence[int], width: int, batch_size: int) -> Iterator[
     if not rows:
         return
     windows = _windows(len(rows), width)
-    taken, given = [0] * len(rows), [0] * len(rows)
+    starts, quotas = [0] * len(rows), [0] * len(rows)
     last = windows[-1][1]
     # Chunks that are in the current segment, or still have rows of an earlier one.
-    open_, begun = list[int](), 0
+    open_, next_chunk = list[int](), 0
     for segment in range(last + 1):
-        while begun < len(rows) and windows[begun][0] <= segment:
-            open_.append(begun)
-            begun += 1
+        while next_chunk < len(rows) and windows[next_chunk][0] <= segment:
+            open_.append(next_chunk)
+            next_chunk += 1
         for chunk in open_:
             first, end = windows[chunk]
             parts = min(segment, end) - first + 1
-            given[chunk] = rows[chunk] * parts // (end - first + 1)
-        left = sum(given[chunk] - taken[chunk] for chunk in open_)
-        while left >= batch_size or (segment == last and left):
+            quotas[chunk] = rows[chunk] * parts // (end - first + 1)
+        rows_left = sum(quotas[chunk] - starts[chunk] for chunk in open_)
+        while rows_left >= batch_size or (segment == last and rows_left):
             ended = [windows[chunk][1] < segment for chunk in open_]
-            runs = _deal(open_, ended, given, taken, min(batch_size, left))
-            yield Mixed(tuple(runs), begun)
-            left -= min(batch_size, left)
-        open_ = [chunk for chunk in open_ if taken[chunk] < rows[chunk]]
+            runs = _deal(open_, ended, quotas, starts, min(batch_size, rows_left))
+            yield Mixed(tuple(runs), next_chunk)
+            rows_left -= min(batch_size, rows_left)
+        open_ = [chunk for chunk in open_ if starts[chunk] < rows[chunk]]
 
 
 def _windows(count: int, width: int) -> list[tuple[int, int]]:
@@ -144,26 +144,26 @@ def _windows(count: int, width: int) -> list[tuple[int, int]]:
 def _deal(
     chunks: Sequence[int],
     ended: Sequence[bool],
-    given: Sequence[int],
-    taken: list[int],
+    quotas: Sequence[int],
+    starts: list[int],
     rows: int,
 ) -> Iterator[Run]:
     """Take the last rows of ended chunks, and others in proportion to the rows that each has left."""
-    left = [given[chunk] - taken[chunk] for chunk in chunks]
-    last = [own if is_last else 0 for own, is_last in zip(left, ended, strict=True)]
-    others = [own - due for own, due in zip(left, last, strict=True)]
-    for chunk, due, more in zip(chunks, last, _shares(others, rows - sum(last)), strict=True):
+    counts = [quotas[chunk] - starts[chunk] for chunk in chunks]
+    last = [count if is_last else 0 for count, is_last in zip(counts, ended, strict=True)]
+    surplus = [count - due for count, due in zip(counts, last, strict=True)]
+    for chunk, due, more in zip(chunks, last, _shares(surplus, rows - sum(last)), strict=True):
         if share := due + more:
-            yield Run(chunk, taken[chunk], taken[chunk] + share)
-            taken[chunk] += share
+            yield Run(chunk, starts[chunk], starts[chunk] + share)
+            starts[chunk] += share
 
 
-def _shares(left: Sequence[int], rows: int) -> list[int]:
-    """`rows` in proportion to `left`, by the largest remainder."""
-    total = max(sum(left), 1)
-    shares = [rows * own // total for own in left]
+def _shares(weights: Sequence[int], rows: int) -> list[int]:
+    """`rows` in proportion to `weights`, by the largest remainder."""
+    total = max(sum(weights), 1)
+    shares = [rows * weight // total for weight in weights]
     missing = rows - sum(shares)
-    by_remainder = sorted(range(len(left)), key=lambda place: -(rows * left[place] % total))
+    by_remainder = sorted(range(len(weights)), key=lambda place: -(rows * weights[place] % total))
     for place in by_remainder[:missing]:
         shares[place] += 1
     return shares
@@ -174,11 +174,11 @@ def left_after(
 ) -> list[Chunk]:
     """The rows of mixed chunks after some batches."""
     rows = [chunk.wanted for chunk in chunks]
-    taken = _skip(mixed_batches(rows, width, batch_size), batches)
+    stops = _skip(mixed_batches(rows, width, batch_size), batches)
     return [
-        replace(chunk, skip=chunk.skip + taken[number], stop=chunk.skip + chunk.wanted)
+        replace(chunk, skip=chunk.skip + stops[number], stop=chunk.skip + chunk.wanted)
         for number, chunk in enumerate(chunks)
-        if taken[number] < chunk.wanted
+        if stops[number] < chunk.wanted
     ]
 
 
@@ -212,17 +212,17 @@ def mix(
     if last is not None:
         chunks = [*chunks, last]
         batches = _with_last(batches, len(rows), batch_size)
-    taken = _skip(batches, skip)
-    left = {n: chunk for n, chunk in enumerate(chunks) if taken[n] < chunk.wanted}
-    return Mixture(left, batches)
+    stops = _skip(batches, skip)
+    rest = {n: chunk for n, chunk in enumerate(chunks) if stops[n] < chunk.wanted}
+    return Mixture(rest, batches)
 
 
 def _skip(batches: Iterator[Mixed], count: int) -> Mapping[int, int]:
     """Drop batches; returns the number of rows that they took of each chunk."""
-    taken: dict[int, int] = defaultdict(int)
+    stops: dict[int, int] = defaultdict(int)
     for batch in itertools.islice(batches, count):
-        taken.update({run.chunk: run.stop for run in batch.runs})
-    return taken
+        stops.update({run.chunk: run.stop for run in batch.runs})
+    return stops
 
 
 def _with_last(batches: Iterator[Mixed], number: int, batch_size: int) -> Iterator[Mixed]:
@@ -230,7 +230,7 @@ def _with_last(batches: Iterator[Mixed], number: int, batch_size: int) -> Iterat
     runs: tuple[Run, ...] = ()
     for batch in batches:
         runs = batch.runs
-        if sum(each.stop - each.start for each in runs) == batch_size:
+        if sum(run.stop - run.start for run in runs) == batch_size:
             yield batch
             runs = ()
     yield Mixed((*runs, Run(number, 0, 1)), number + 1)

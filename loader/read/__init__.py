@@ -1,1 +1,1 @@
-"""Reading row groups, and what happens to damaged ones."""
+"""Reading of row groups into blocks of ordered or shuffled rows on the CPU, and damaged row groups."""

@@ -66,13 +66,13 @@ class ParquetReader:
         copies = {} if self._fetcher is None else self._fetch(self._fetcher, pieces)
         runs = _neighbours(pieces)
         try:
-            found = _collect([self._query(r, copies) for r in runs], sum(p.rows for p in pieces))
+            results = _collect([self._query(r, copies) for r in runs], sum(p.rows for p in pieces))
         except _UNREADABLE:
             frames = [
                 self._read_alone(piece, copies) for piece in pieces
             ]  # finds the one that fails
         else:
-            pairs = zip(runs, found, strict=True)
+            pairs = zip(runs, results, strict=True)
             frames = [frame for run, whole in pairs for frame in _cut(whole, run)]
         for piece, frame in zip(pieces, frames, strict=True):
             check(frame, piece, self._layout)
@@ -90,8 +90,8 @@ class ParquetReader:
         except WorkflowError as error:
             raise LoaderError(str(error)) from error
         except OSError as error:
-            own = next(piece for piece in pieces if piece.path == error.filename)
-            raise unreadable(own, error.strerror) from error
+            first = next(piece for piece in pieces if piece.path == error.filename)
+            raise unreadable(first, error.strerror) from error
         for path, copy in copies.items():
             by_group = {piece.row_group: piece for piece in pieces if piece.path == path}
             check_pages(self._files[path].checksums, by_group, list(self._table.schema), copy.path)
@@ -107,8 +107,8 @@ class ParquetReader:
         path, start = run[0].path, run[0].start
         rows = sum(piece.rows for piece in run)
         # Not kept: the next copy may have the path of this one.
-        own = self._open(copies[path].path) if path in copies else self._scan(path)
-        return self._table.columns_of(own.slice(start, rows), self._files[path])
+        frame = self._open(copies[path].path) if path in copies else self._scan(path)
+        return self._table.columns_of(frame.slice(start, rows), self._files[path])
 
 
 def places_of(pieces: Sequence[Piece]) -> list[tuple[str, int]]:
@@ -136,11 +136,11 @@ def check_pages(
     if checksums is None:
         return
     try:
-        found = checksums.damaged(pieces, columns, copy)
+        damage = checksums.damaged(pieces, columns, copy)
     except OSError as error:
         raise unreadable(next(iter(pieces.values())), error) from error
-    if found is not None:
-        group, column = found
+    if damage is not None:
+        group, column = damage
         raise unreadable(pieces[group], f"other bytes than were written in column {column!r}")
 
 
@@ -250,9 +250,9 @@ def lengths_of(series: pl.Series) -> pl.Series:
 
 def null_error(nulls: Mapping[BatchColumn, int], piece: Piece) -> DamagedError:
     """The error for nulls where tensors cannot hold any, from the number in each column."""
-    found = {column: count for column, count in nulls.items() if count}
-    columns = ", ".join(f"{column.name!r} ({column.type})" for column in found)
-    counts = ", ".join(f"{count} in {column.name!r}" for column, count in found.items())
+    nonzero = {column: count for column, count in nulls.items() if count}
+    columns = ", ".join(f"{column.name!r} ({column.type})" for column in nonzero)
+    counts = ", ".join(f"{count} in {column.name!r}" for column, count in nonzero.items())
     return DamagedError(
         f"Expected no nulls in {columns}. Received: nulls, {counts}, in {_where(piece)}. "
         "Fill them in the workflow, with FillMissing or Categorify, or in a LambdaOp, as in "

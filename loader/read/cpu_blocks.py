@@ -91,9 +91,9 @@ class HostBlocks:
         seed: tuple[int, int],
     ) -> Iterator[Block]:
         """See `BlockSource`."""
-        taken = functools.partial(self._taken, groups, mixture, batch_size, seed)
+        take = functools.partial(self._taken, groups, mixture, batch_size, seed)
         # Decoding, shuffling and cutting each leave cores idle at times: overlap them.
-        with Prefetcher(taken, ahead=0, name="parquet-loader-shuffle") as blocks:
+        with Prefetcher(take, ahead=0, name="parquet-loader-shuffle") as blocks:
             for rows, runs in blocks:
                 yield make_block(_dealt(rows, runs), self._layout)
 
@@ -184,9 +184,9 @@ def _row_orders(group: Sequence[Chunk], seed: tuple[int, int]) -> Iterator[pl.Se
     # Polars draws one order on one core, and planning a query costs more than drawing for a small
     # chunk: one query for all of them uses several cores and is planned once.
     slices = [_row_slices(chunk, seed) for chunk in group]
-    drawn = iter(pl.select(each.alias(str(n)) for n, each in enumerate(chain(*slices))))
-    for chunk, own in zip(group, slices, strict=True):
-        order = pl.concat([next(drawn).item() for _ in own], rechunk=True)
+    drawn = iter(pl.select(expression.alias(str(n)) for n, expression in enumerate(chain(*slices))))
+    for chunk, parts in zip(group, slices, strict=True):
+        order = pl.concat([next(drawn).item() for _ in parts], rechunk=True)
         yield order[chunk.skip : chunk.stop]
 
 

@@ -47,7 +47,7 @@ class SkippingReader(Generic[T]):
         reader: PieceReader[T],
         row_groups: Sequence[RowGroup],
         skipped: Skipped,
-        regroup: Callable[[T, Sequence[int]], T] = lambda found, _: found,
+        regroup: Callable[[T, Sequence[int]], T] = lambda data, _: data,
     ) -> None:
         self._reader = reader
         self._row_groups = row_groups
@@ -66,12 +66,12 @@ class SkippingReader(Generic[T]):
             places = [self._instead_of(piece) for piece in pieces]
             every = list(itertools.chain.from_iterable(places))
             try:
-                found = self._reader.read(every)
+                data = self._reader.read(every)
             except DamagedError as error:
                 self._add(error)
                 self._find_others(every)
             else:
-                return self._regroup(found, list(map(len, places)))
+                return self._regroup(data, list(map(len, places)))
 
     def _find_others(self, pieces: Sequence[Piece]) -> None:
         """Read pieces one by one: all of them again for each damaged one would take the square."""
@@ -97,10 +97,10 @@ class SkippingReader(Generic[T]):
         """Pieces with as many rows, from the row groups that follow it, cyclically."""
         place = piece.path, piece.row_group
         number = self._numbers[place]
-        others = [*self._row_groups[number + 1 :], *self._row_groups[:number]]
-        whole = (group for group in others if (group.path, group.index) not in self._damaged)
+        row_groups = [*self._row_groups[number + 1 :], *self._row_groups[:number]]
+        whole = (group for group in row_groups if (group.path, group.index) not in self._damaged)
         following = itertools.cycle(whole)
-        found: list[Piece] = []
+        stand_ins: list[Piece] = []
         missing = piece.rows
         while missing:
             group = next(following, None)
@@ -110,9 +110,9 @@ class SkippingReader(Generic[T]):
                     f"ones. The last one: {self._damaged[place]}"
                 )
             rows = min(missing, group.rows)
-            found.append(Piece(group.path, group.index, group.start, rows, piece.number))
+            stand_ins.append(Piece(group.path, group.index, group.start, rows, piece.number))
             missing -= rows
-        return found
+        return stand_ins
 
 
 class UnchangedReader(Generic[T]):
@@ -144,15 +144,15 @@ class UnchangedReader(Generic[T]):
         by_file: dict[str, list[Piece]] = {}
         for piece in pieces:
             by_file.setdefault(piece.path, []).append(piece)
-        for path, own in by_file.items():
+        for path, file_pieces in by_file.items():
             if path not in self._sizes:
                 continue
             size, expected = _size(path), self._sizes[path]
             if size is None:
-                raise unreadable(own[0], "no such file")
+                raise unreadable(file_pieces[0], "no such file")
             if size != expected:
-                raise unreadable(own[0], f"{size} bytes where it had {expected}")
-            by_group = {piece.row_group: piece for piece in own}
+                raise unreadable(file_pieces[0], f"{size} bytes where it had {expected}")
+            by_group = {piece.row_group: piece for piece in file_pieces}
             check_pages(self._checksums[path], by_group, self._columns)
         return self._reader.read(pieces)
 

@@ -77,7 +77,7 @@ class FrameData:
 
     def digest(self, source: ReadableFiles) -> str:
         """A text in which other data differ, by all values of the wanted columns."""
-        columns = [pl.col(name).cast(found.polars) for name, found in source.types.items()]
+        columns = [pl.col(name).cast(target.polars) for name, target in source.types.items()]
         hashes = self.frame.select(columns).hash_rows()
         return _digest(len(hashes), hashes.to_numpy().tobytes())
 

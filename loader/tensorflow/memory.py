@@ -105,7 +105,7 @@ def gpu_megabytes() -> float:
     """
     gpus = tf.config.list_physical_devices("GPU")
     limits = tf.config.get_logical_device_configuration(gpus[0]) or []
-    allowed = [each.memory_limit for each in limits if each.memory_limit is not None]
+    allowed = [limit.memory_limit for limit in limits if limit.memory_limit is not None]
     return float(allowed[0]) if allowed else _megabytes(0, "total")
 
 

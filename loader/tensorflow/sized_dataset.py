@@ -78,8 +78,8 @@ class SizedDataset(HandleDataset):
 
     def take(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.take`, with a length if `count` is a number."""
-        taken, number = super().take(count, *args, **kwargs), known(count)
-        return taken if number is None else self._derived(taken, self._taken(number))
+        dataset, number = super().take(count, *args, **kwargs), known(count)
+        return dataset if number is None else self._derived(dataset, self._taken(number))
 
     def skip(self, count: Any, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """`tf.data.Dataset.skip`, with a length if `count` is a number."""

@@ -69,8 +69,8 @@ class SparseTransport:
 def _to_sparse(pair: tuple[tf.Tensor, tf.Tensor], column: BatchColumn) -> tf.SparseTensor:
     values, lengths = pair
     ragged = tf.RaggedTensor.from_row_lengths(values[:, 0], lengths[:, 0], validate=False)
-    found = ragged.to_sparse()
-    return _with_width(found.indices, found.values, found.dense_shape[0], column)
+    sparse = ragged.to_sparse()
+    return _with_width(sparse.indices, sparse.values, sparse.dense_shape[0], column)
 
 
 def _to_sparse_on_gpu(pair: tuple[tf.Tensor, tf.Tensor], column: BatchColumn) -> tf.SparseTensor:

@@ -98,8 +98,8 @@ def convert_tfrecords_to_parquet(
         )
     shards = [_Shard(path, compression_type) for path in _files(filenames)]
     is_complete = features is None
-    found = _described(features, shards) if features is not None else _inferred(shards)
-    parser = Parser(found, is_complete)
+    record_features = _described(features, shards) if features is not None else _inferred(shards)
+    parser = Parser(record_features, is_complete)
     folder = Path(output_dir)
     sink = ParquetSink(folder, rows_per_file, "snappy")
     scratch = folder / _CONVERTED
@@ -114,10 +114,10 @@ def convert_tfrecords_to_parquet(
             parts = [run.scratch / f"part-{number:05}.parquet" for number in range(len(converted))]
             for part, path in zip(converted, parts, strict=True):
                 part.rename(path)
-            written = run.publish(parts, _schema(found))
+            files = run.publish(parts, _schema(record_features))
             shutil.rmtree(scratch)
             sync(folder)
-            return written
+            return files
     except WorkflowError as error:
         raise LoaderError(str(error)) from error
 
@@ -163,8 +163,8 @@ class _Shard:
             folder: for them alone; complete once it has its list of them.
         """
         facts = self._facts(parser, sink)
-        if (done := _done(folder, facts)) is not None:
-            return done
+        if (files := _done(folder, facts)) is not None:
+            return files
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder)
         frames = cut(self._frames(parser), sink.rows_per_file)
@@ -277,12 +277,12 @@ def _decompressor() -> Any:
 def _done(folder: Path, facts: list[Any]) -> list[Path] | None:
     """The files of a shard that an earlier call has converted in the same way."""
     try:
-        done = unsealed((folder / _DONE).read_bytes(), str(folder / _DONE))
+        content = unsealed((folder / _DONE).read_bytes(), str(folder / _DONE))
     except (OSError, FormatError):
         return None
-    files = [folder / name for name in done["files"]]
+    files = [folder / name for name in content["files"]]
     # A call that was killed while it published has moved them.
-    return files if done["facts"] == facts and all(map(Path.exists, files)) else None
+    return files if content["facts"] == facts and all(map(Path.exists, files)) else None
 
 
 def _first(shards: Sequence[_Shard]) -> Iterator[tf.train.Example]:
@@ -293,28 +293,28 @@ def _first(shards: Sequence[_Shard]) -> Iterator[tf.train.Example]:
 
 def _described(features: Mapping[str, Any], shards: Sequence[_Shard]) -> dict[str, RecordFeature]:
     """Features as described, of which records must have those that TensorFlow requires of each."""
-    found = described(features)
-    lacking = {n for n, feature in found.items() if feature.width == 1 and feature.default is None}
-    known: set[str] = set()
+    fields = described(features)
+    lacking = {n for n, feature in fields.items() if feature.width == 1 and feature.default is None}
+    names: set[str] = set()
     for record in _first(shards) if lacking else ():
-        known |= names_of(record)
-        if not (lacking := lacking - known):
+        names |= names_of(record)
+        if not (lacking := lacking - names):
             break
-    if lacking and known:
+    if lacking and names:
         raise LoaderError(
             f"Expected features that the records have. Received: {min(lacking)!r}, which none of the first "
-            f"records has. They have {listed(sorted(known))}.{did_you_mean(lacking, known)} Name "
+            f"records has. They have {listed(sorted(names))}.{did_you_mean(lacking, names)} Name "
             "it as they do, or give it a default_value."
         )
-    return found
+    return fields
 
 
 def _inferred(shards: Sequence[_Shard]) -> dict[str, RecordFeature]:
     try:
         return inferred(_first(shards))
     except FeatureError as error:
-        others = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
-        raise LoaderError(f"The first records of {shards[0].path}{others}: {error}") from None
+        more_files = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
+        raise LoaderError(f"The first records of {shards[0].path}{more_files}: {error}") from None
 
 
 def _schema(features: Mapping[str, RecordFeature]) -> Schema:
@@ -332,14 +332,14 @@ def _schema(features: Mapping[str, RecordFeature]) -> Schema:
 
 
 def _files(filenames: Any) -> list[Path]:
-    given = [filenames] if isinstance(filenames, str | os.PathLike) else filenames
-    if not isinstance(given, Sequence) or not all(isinstance(p, str | os.PathLike) for p in given):
+    names = [filenames] if isinstance(filenames, str | os.PathLike) else filenames
+    if not isinstance(names, Sequence) or not all(isinstance(p, str | os.PathLike) for p in names):
         raise LoaderError(
             'Expected the path of a TFRecord file, a pattern such as "data/*.tfrecord", or a list of '
             f"these. Received: {filenames!r:.200}."
         )
-    found: list[Path] = []
-    for path in given:
+    files: list[Path] = []
+    for path in names:
         name = os.fspath(path)
         # Path.glob takes no absolute patterns.
         matches = [name] if Path(name).is_file() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
@@ -350,7 +350,7 @@ def _files(filenames: Any) -> list[Path]:
                 'such as "data/*.tfrecord".'
             )
         expect_once(name, ((path, ()) for path in paths), LoaderError)
-        found += paths
-    if not found:
+        files += paths
+    if not files:
         raise LoaderError("Expected TFRecord files. Received: an empty list.")
-    return found
+    return files

@@ -95,8 +95,8 @@ def _described(name: str, spec: Any) -> RecordFeature:
             f"Expected {_counted(width)} of {dtype.name} as the default_value of {name!r}. "
             f"Received: {default!r:.200}."
         ) from None
-    known = _values(name, RecordFeature(dtype), values)
-    return RecordFeature(dtype, width, tuple(known.to_pylist()))
+    defaults = _values(name, RecordFeature(dtype), values)
+    return RecordFeature(dtype, width, tuple(defaults.to_pylist()))
 
 
 def example_of(record: bytes) -> tf.train.Example:
@@ -132,10 +132,10 @@ def inferred(records: Iterable[tf.train.Example]) -> dict[str, RecordFeature]:
             if count := _count(feature):
                 kinds[name].add(feature.WhichOneof("kind"))
                 widest[name] = max(widest[name], count)
-    mixed = [name for name, found in kinds.items() if len(found) > 1]
+    mixed = [name for name, types in kinds.items() if len(types) > 1]
     if mixed:
-        found = " and ".join(sorted(kinds[mixed[0]]))
-        raise FeatureError(f"Expected one type a feature. Received: {mixed[0]!r} as {found}.")
+        types = " and ".join(sorted(kinds[mixed[0]]))
+        raise FeatureError(f"Expected one type a feature. Received: {mixed[0]!r} as {types}.")
     if not kinds:
         raise FeatureError("Expected records with features. Received: none that has any.")
     return {
@@ -205,11 +205,11 @@ class Parser:
         # A feature without values is in no column: those records are looked into.
         for record in np.flatnonzero(_counts(records) > present):
             found = tf.train.Example.FromString(records[int(record)].numpy())
-            others = sorted(names_of(found) - self.features.keys())
-            if others:
+            extras = sorted(names_of(found) - self.features.keys())
+            if extras:
                 raise FeatureError(
                     f"Expected records with {_listed(self.features)}, as the first ones have. "
-                    f"Received: {others[0]!r} as well. {_REMEDY}"
+                    f"Received: {extras[0]!r} as well. {_REMEDY}"
                 )
 
 
@@ -267,7 +267,7 @@ def _with_defaults(feature: RecordFeature, values: pa.Array, lengths: Any) -> pa
     default = pa.array(list(feature.default or ()), values.type)
     both = pa.concat_arrays([values, default])
     starts = np.where(lengths > 0, np.cumsum(lengths) - lengths, len(values))
-    taken = both.take(pa.array((starts[:, None] + np.arange(width)).ravel()))
+    elements = both.take(pa.array((starts[:, None] + np.arange(width)).ravel()))
     if not feature.is_list:
-        return taken
-    return pa.LargeListArray.from_arrays(pa.array(np.arange(len(lengths) + 1) * width), taken)
+        return elements
+    return pa.LargeListArray.from_arrays(pa.array(np.arange(len(lengths) + 1) * width), elements)

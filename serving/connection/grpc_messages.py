@@ -33,11 +33,11 @@ def _without_contents(model: str, version: str, heads: tuple[_Head, ...]) -> Any
     """A request without the bytes of its tensors."""
     request = service_pb2.ModelInferRequest(model_name=model, model_version=version)
     for name, datatype, shape, *places in heads:
-        made = request.inputs.add(name=name, datatype=datatype, shape=shape)
+        tensor = request.inputs.add(name=name, datatype=datatype, shape=shape)
         for place in places:
-            made.parameters["shared_memory_region"].string_param = place.region
-            made.parameters["shared_memory_byte_size"].int64_param = place.size
-            made.parameters["shared_memory_offset"].int64_param = place.offset
+            tensor.parameters["shared_memory_region"].string_param = place.region
+            tensor.parameters["shared_memory_byte_size"].int64_param = place.size
+            tensor.parameters["shared_memory_offset"].int64_param = place.offset
     return request
 
 

@@ -131,10 +131,10 @@ def _read(
     while part := response.read1(_PART):
         parts.append(part)
         if response.length and connection is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
                 raise TimeoutError
-            connection.settimeout(left)
+            connection.settimeout(seconds)
     if response.length:
         raise http.client.IncompleteRead(b"".join(parts), response.length)
     response.close()

@@ -1,1 +1,1 @@
-"""A real Triton server on loopback: its program, its flags, its processes and its models."""
+"""A real Triton server on loopback, and the publication of models into any running server."""

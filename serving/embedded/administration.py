@@ -138,7 +138,7 @@ class Administration:
         answer = self._ask(
             lambda c: c.get_inference_statistics(model, version, client_timeout=timeout)
         )
-        return sum(one.inference_stats.success.count for one in answer.model_stats)
+        return sum(stats.inference_stats.success.count for stats in answer.model_stats)
 
     def _infer(
         self, model: str, inputs: list[grpc.InferInput], timeout: float, version: str = ""

@@ -165,7 +165,7 @@ def _dumped(name: str, tensor: Array) -> dict[str, Any]:
     datatype = datatype_of(name, tensor)
     values = tensor.reshape(-1).tolist()
     if datatype == "BYTES":
-        values = [each if isinstance(each, str) else each.decode(*_BYTES) for each in values]
+        values = [value if isinstance(value, str) else value.decode(*_BYTES) for value in values]
     elif tensor.dtype.kind == "f":
         values = _numbers(tensor)
     return {"name": name, "datatype": datatype, "shape": [*tensor.shape], "data": values}
@@ -174,15 +174,15 @@ def _dumped(name: str, tensor: Array) -> dict[str, Any]:
 def _numbers(tensor: Array) -> list[float | str]:
     values = tensor.astype(np.float64).reshape(-1)
     return [
-        each if finite else str(each)
-        for each, finite in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)
+        value if finite else str(value)
+        for value, finite in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)
     ]
 
 
 def _parsed(tensor: Mapping[str, Any]) -> Array:
     if tensor["datatype"] == "BYTES":
         values = np.empty(len(tensor["data"]), DTYPES["string"].numpy)
-        values[:] = [each.encode(*_BYTES) for each in tensor["data"]]
+        values[:] = [text.encode(*_BYTES) for text in tensor["data"]]
         return values.reshape(tensor["shape"])
     dtype = np.dtype(triton_to_np_dtype(tensor["datatype"]))
     data = [*map(float, tensor["data"])] if dtype.kind == "f" else tensor["data"]

@@ -115,7 +115,7 @@ class Healer:
             ProbeError: the server refused, such as a version that a rollback removed, or did not answer.
         """
         process.administration.server_name(TIMEOUT)  # A stopped server has to be started again.
-        loaded = [each for model in models for each in _processes_of(process, model)]
+        loaded = [name for model in models for name in _processes_of(process, model)]
         for model in self._silent(process, dict.fromkeys(loaded)):
             # That of the repository may be of a version that was not published into this server.
             config = json.dumps(process.administration.config(model, TIMEOUT))

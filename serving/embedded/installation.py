@@ -67,12 +67,12 @@ def find_tritonserver(tritonserver: str | os.PathLike[str] | None = None) -> Ins
         ServerError: there is none, or the named one cannot be run.
     """
     named = tritonserver or os.environ.get("TRITONSERVER")
-    found = shutil.which(named or "tritonserver")
+    path = shutil.which(named or "tritonserver")
     wheel = _wheel()
-    if named and found is None:
+    if named and path is None:
         raise ServerError(f"Expected the program tritonserver. Received: {named}, cannot be run.")
-    if found is not None:
-        binary = Path(found).resolve()
+    if path is not None:
+        binary = Path(path).resolve()
         inside = wheel is not None and binary.is_relative_to(wheel)
         return Installation(binary, wheel if inside else None)
     if wheel is None:
@@ -226,9 +226,9 @@ def _copy_wheel_backend(wheel: Path, interpreter: Interpreter, backends: Path) -
     """Copies, not links: Triton refuses a library outside its backend folder."""
     stub = wheel / "python_backend_stubs" / interpreter.version / "triton_python_backend_stub"
     if not stub.is_file():
-        known = sorted(path.name for path in stub.parent.parent.iterdir())
+        versions = sorted(path.name for path in stub.parent.parent.iterdir())
         raise ServerError(
-            f"Expected a Python among {', '.join(known)} for the embedded server. "
+            f"Expected a Python among {', '.join(versions)} for the embedded server. "
             f"Received: {interpreter.version} ({interpreter.path})."
         )
     shutil.copytree(wheel / "backends" / "python", backends / "python")

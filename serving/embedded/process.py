@@ -309,23 +309,23 @@ def free_ports(wanted: Sequence[int | None]) -> list[int]:
         ServerError: no port, or one that is taken.
     """
     order = sorted(range(len(wanted)), key=lambda place: not wanted[place])  # the wanted ones first
-    with contextlib.ExitStack() as held:
-        found = {place: _hold(wanted[place], held) for place in order}
-    return [found[place] for place in range(len(wanted))]
+    with contextlib.ExitStack() as stack:
+        ports = {place: _hold(wanted[place], stack) for place in order}
+    return [ports[place] for place in range(len(wanted))]
 
 
-def _hold(wanted: int | None, held: contextlib.ExitStack) -> int:
-    if wanted is not None and (type(wanted) is not int or not 0 <= wanted <= _LAST_PORT):
+def _hold(port: int | None, stack: contextlib.ExitStack) -> int:
+    if port is not None and (type(port) is not int or not 0 <= port <= _LAST_PORT):
         raise ServerError(
-            f"Expected a port from 0, a free one, to {_LAST_PORT}. Received: {wanted!r}."
+            f"Expected a port from 0, a free one, to {_LAST_PORT}. Received: {port!r}."
         )
-    candidate = held.enter_context(socket.socket())
-    if wanted:  # of a server that has just ended
+    candidate = stack.enter_context(socket.socket())
+    if port:  # of a server that has just ended
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        candidate.bind((HOST, wanted or 0))
+        candidate.bind((HOST, port or 0))
     except OSError as error:
         raise ServerError(
-            f"Expected a free port. Received: {wanted}: {str(error).rstrip('.')}."
+            f"Expected a free port. Received: {port}: {str(error).rstrip('.')}."
         ) from None
     return int(candidate.getsockname()[1])

@@ -1,10 +1,10 @@
 """Publication of a model's version into a running server, which answers with the old one until then.
 
-Triton has no transaction over several models, so the order matters. Each step is loaded first, since
-a step with a broken new version keeps serving the old one, while an ensemble that is loaded with a
-step that cannot be loaded is unloaded. Then the new version answers golden rows under another name,
-which no client asks. Last, the server loads the model under its own name: the new ensemble takes over
-at once, and requests that the old one is answering are finished by its steps.
+Triton has no transaction over several models, so the order matters. The steps are loaded first: a step
+whose new version is broken keeps serving the old one, whereas an ensemble is unloaded if one of its
+steps cannot be loaded. Then the new version answers golden rows under another name, which no client
+uses. Last, the server loads the model under its own name: the new ensemble takes over at once, and the
+old steps finish the requests that the old ensemble is answering.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BUSY = ("READY", "UNLOADING")
 
 
 def candidate_of(model: str) -> str:
-    """A second name for a model, which no client asks, and which no export has.
+    """A second name for a model, which no client uses and no export has.
 
     Example:
         >>> candidate_of("movielens")
@@ -50,17 +50,18 @@ def candidate_of(model: str) -> str:
 
 @dataclass(frozen=True)
 class LiveServer:
-    """A running server, and the repository that it reads, which this process reads too.
+    """A running server, and the repository that both the server and this process read.
 
     Attributes:
         repository: the model repository, as this process sees it.
         url: the server's gRPC address.
-        admin_key: the value of the header that loading of models needs.
+        admin_key: the value of the header without which the server refuses to load models.
         seconds: the most seconds for loading one model.
 
     Raises:
-        ClientError: the address is none.
-        ServerError: it is not of gRPC, or of TLS; or the seconds are not above 0 and up to 1e9.
+        ClientError: an invalid address.
+        ServerError: the address is not one of gRPC without TLS, or the seconds are not above 0 and up
+            to 1e9.
     """
 
     repository: Path
@@ -121,8 +122,8 @@ class LiveServer:
                 rows = _expect_whole(self.repository, name, version, tuple(names))
                 for step, served_as in names.items():
                     self._load_step(step, served_as, version)
-                wanted = (generation, version, dict.fromkeys(names.values(), version))
-                if (before.generation, before.version, before.steps) != wanted:
+                target = (generation, version, dict.fromkeys(names.values(), version))
+                if (before.generation, before.version, before.steps) != target:
                     self._switch(_renamed(config, names), rows, tolerance, before)
                 else:
                     self._ask(name, rows, tolerance)
@@ -135,7 +136,7 @@ class LiveServer:
         return version
 
     def served(self, name: str) -> Served:
-        """The version of a model with which the server answers."""
+        """The version of a model that the server answers with."""
         try:
             config = self.administration.config(name, self.seconds)
         except ProbeError:
@@ -166,17 +167,17 @@ class LiveServer:
     ) -> dict[str, str]:
         """The names under which the server loads the steps of a new version.
 
-        When a server loads a model again, it drops versions that are no longer in the repository,
-        as after a rollback, and takes the files of an export that has the number of one. If it still
-        answers with such a version, the new one has another name.
+        When a server reloads a model, it drops versions that are no longer in the repository, as after
+        a rollback, and rereads versions whose files another export has replaced. If it still answers
+        with such a version of a step, the new one is loaded under another name.
         """
-        kept = {
+        outdated = {
             step
             for step, v in before.steps.items()
             if not (self.repository / step / str(v)).is_dir()
             or (v == version and before.generation != generation)
         }
-        return {step: candidate_of(step) if step in kept else step for step in steps}
+        return {step: candidate_of(step) if step in outdated else step for step in steps}
 
     def _load_step(self, step: str, served_as: str, version: int) -> None:
         if served_as == step:
@@ -195,9 +196,9 @@ class LiveServer:
                 (folder / entry).symlink_to(Path("..", config.name, entry))
         config.name = name
         config.version_policy.specific.versions[:] = [version]
-        # A config in the request would do for a model alone, and not for a step of another one.
+        # A config in the request would be enough for a model alone, but not for a step of an ensemble.
         (folder / CONFIG).write_text(text_format.MessageToString(config), encoding="utf-8")
-        # The server may be another user's, whom this one's umask shuts out.
+        # The server may run as another user, whom this user's umask would shut out.
         for entry in (".", CONFIG):
             set_mode(folder / entry, S_IMODE((source / entry).stat().st_mode))
         self.administration.load(name, self.seconds)
@@ -210,7 +211,7 @@ class LiveServer:
         version = max(config.version_policy.specific.versions)
         second.CopyFrom(config)
         second.ClearField("response_cache")
-        # The server keeps answers by name and number, also those of another version that had this one.
+        # The server caches answers by name and number, also those of an earlier version with this number.
         if version in self.administration.versions(config.name, self.seconds):
             config.ClearField("response_cache")
         try:
@@ -227,7 +228,7 @@ class LiveServer:
             raise
 
     def _restore(self, name: str, before: Served) -> None:
-        """Let the server answer as before a switch; with nothing, if a rollback removed that version."""
+        """Let the server answer as before a switch; unload the model if that version is gone, as after a rollback."""
         try:
             if before.config is not None:
                 self.administration.load(name, self.seconds, json.dumps(before.config))
@@ -240,13 +241,13 @@ class LiveServer:
         expect_golden(self.administration, name, rows, timeout=self.seconds, tolerance=tolerance)
 
     def _unload_stale(self, name: str, steps: set[str]) -> None:
-        """Unload steps that an ensemble no longer has, when its old version has answered all requests."""
-        # One is the new version.
+        """Unload steps that an ensemble no longer has, once its old version has answered all requests."""
+        # The one that stays is the new version.
         if steps and self._await_versions(name, most=1):
             self._unload(steps)
 
     def _await_versions(self, model: str, *, most: int) -> bool:
-        """Wait until so few versions of a model are loaded; whether they are."""
+        """Wait until at most so many versions of a model are loaded; return whether that is so."""
         deadline = time.monotonic() + self.seconds
         while (
             sum(s in _BUSY for s in self.administration.versions(model, self.seconds).values())
@@ -260,8 +261,8 @@ class LiveServer:
     def _unload(self, models: Iterable[str]) -> None:
         """Unload models, and wait until their processes have ended.
 
-        The python backend has been seen to wait forever for the process of a model that it started
-        while it ended that of another one.
+        If the python backend starts the process of one model while it ends that of another, it sometimes
+        waits forever for the new one.
         """
         for model in models:
             with suppress(ProbeError):  # It may not be loaded.

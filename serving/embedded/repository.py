@@ -30,17 +30,17 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
         )
     expect_repository(repository, ServerError)
     # A killed publication may leave a folder that begins with a dot.
-    found = sorted(path.parent.name for path in repository.glob(f"[!.]*/{CONFIG}"))
-    if not found:
+    names = sorted(path.parent.name for path in repository.glob(f"[!.]*/{CONFIG}"))
+    if not names:
         raise ServerError(
             f"Expected models in {repository}, folders with a config.pbtxt. Received: none."
         )
     if models is None:
-        return tuple([name for name in found if _is_published(repository / name)] or found)
-    missing = [name for name in models if name not in found]
+        return tuple([name for name in names if _is_published(repository / name)] or names)
+    missing = [name for name in models if name not in names]
     if missing or not models:
         raise ServerError(
-            f"Expected models among {', '.join(found)} in {repository}. "
+            f"Expected models among {', '.join(names)} in {repository}. "
             f"Received: {', '.join(missing) or 'no name'}."
         )
     return tuple(models)

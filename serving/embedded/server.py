@@ -23,7 +23,7 @@ from triton_models.healthcheck import ProbeError
 from workflow.picture.markup import table
 from workflow.progress.stage import at_work, counted, restart, showing
 
-# Starts of a server, or loads of a model, that end in races of Triton's own, before it is an error.
+# How often a start or a load that fails by one of Triton's own races is tried before it is an error.
 _ATTEMPTS = 5
 
 
@@ -41,21 +41,21 @@ class TritonServer:
             server in the package nvidia-pytriton are tried in this order.
         python: the interpreter for Python models; by default this one.
         startup_timeout: seconds until every model must have answered.
-        log_file: file for the server's log, overwritten at each start, which is kept; by default a new
-            temporary file, which is removed by a stop after which nothing has to be explained.
+        log_file: file for the server's log, which is kept, and overwritten at each start; by default a
+            new temporary file, which is removed at a stop unless there was an error.
         grpc_port: port of gRPC; by default a free one.
         http_port: port of HTTP; by default a free one.
-        http: whether the server listens for HTTP, which has fatal defects in Triton before 25.07, the
-            embedded server's 2.51 among them. Clients, health and loading of models use gRPC.
+        http: whether the server listens for HTTP. Triton's HTTP has fatal defects before 25.07, also in
+            the embedded server's 2.51. Clients, health checks and the loading of models use gRPC.
         metrics_port: port of the metrics; by default a free one.
         response_cache_bytes: the memory for cached answers of models that were exported with
             `ServingOptions(response_cache=True)`; 0 for none.
-        heal: whether a thread repairs the server while it runs. A model that does not answer is found
-            within 10 seconds and loaded again; a server that has ended or is stopped is started again
-            on the same ports. Repairs are logged as warnings by `logging`. By default a fault stays
-            visible.
-        admin_key: the key that `admin_headers` has; by default a random one.
-        progress: show a start's progress on standard error, as `Workflow.fit` does.
+        heal: whether a thread repairs the server while it runs. It notices within 10 seconds that a
+            model does not answer, and reloads it; it restarts a server that has ended or is suspended, on the
+            same ports. Repairs are logged as warnings by `logging`. By default nothing is repaired,
+            so that a fault stays visible.
+        admin_key: the key in `admin_headers`; by default a random one.
+        progress: whether to show a start's progress on standard error, as `Workflow.fit` does.
 
     Raises:
         ServerError: an invalid number of bytes or of seconds, or one port twice.
@@ -88,11 +88,11 @@ class TritonServer:
                 "Expected response_cache_bytes as a number of bytes, for example 64 * 2**20. "
                 f"Received: {response_cache_bytes!r}."
             )
-        given = [port for port in (http_port, grpc_port, metrics_port) if port]
-        if len({*given}) < len(given):
+        ports = [port for port in (http_port, grpc_port, metrics_port) if port]
+        if len({*ports}) < len(ports):
             raise ServerError(
                 "Expected different ports for HTTP, gRPC and metrics. "
-                f"Received: {', '.join(map(repr, given))}."
+                f"Received: {', '.join(map(repr, ports))}."
             )
         if admin_key is not None and not (admin_key.isascii() and admin_key.isprintable()):
             raise ServerError(

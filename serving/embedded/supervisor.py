@@ -142,14 +142,14 @@ def _wait_for_requests(server: subprocess.Popen[bytes], job: Job) -> None:
 
 def _children(process: int) -> dict[int, str]:
     """The children of a process, and their states."""
-    found = {}
+    children = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # It has ended.
             # Before the last ")" is a name, which may be any bytes.
             state, parent = file.read_bytes().rpartition(b") ")[2].split()[:2]
             if int(parent) == process:
-                found[int(file.parent.name)] = state.decode()
-    return found
+                children[int(file.parent.name)] = state.decode()
+    return children
 
 
 def _clean(server: subprocess.Popen[bytes], job: Job) -> None:

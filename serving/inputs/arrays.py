@@ -56,11 +56,11 @@ def from_array(column: WireColumn, data: Array) -> Column:
     return Column(cast(column, values, valid), valid, lengths)
 
 
-def _both(one: Array | None, other: Array | None) -> Array | None:
+def _both(left: Array | None, right: Array | None) -> Array | None:
     """Mask of the values that are present in both masks; None if all are."""
-    if one is None or other is None:
-        return one if other is None else other
-    return one & other
+    if left is None or right is None:
+        return left if right is None else right
+    return left & right
 
 
 def from_list(column: WireColumn, data: Sequence[Any]) -> Column:

@@ -67,10 +67,10 @@ def cast(column: WireColumn, values: Array, valid: Array | None) -> Array:
     elif kinds[0] in "iu":
         _check_exact_integers(column, real, target)
     with np.errstate(invalid="ignore", over="ignore"):
-        made = values.astype(target)
+        result = values.astype(target)
     if kinds == "ff":
-        _check_finite(column, values, made, valid)
-    return made
+        _check_finite(column, values, result, valid)
+    return result
 
 
 @cache
@@ -121,9 +121,9 @@ def _check_exact_integers(column: WireColumn, real: Array, target: np.dtype[Any]
             )
 
 
-def _check_finite(column: WireColumn, values: Array, made: Array, valid: Array | None) -> None:
+def _check_finite(column: WireColumn, values: Array, result: Array, valid: Array | None) -> None:
     """Refuse numbers that become infinite; training rounds as well, so rounding is allowed."""
-    lost = np.isinf(made)
+    lost = np.isinf(result)
     if not lost.any():
         return
     lost &= np.isfinite(values)

@@ -55,32 +55,32 @@ class SmallFrames:
         if isinstance(data, pl.DataFrame):
             small = 0 < count <= _FEW_OF_POLARS and data.estimated_size() <= _BYTES
             return self._of_polars(data) if small else dict(zip(data.columns, data, strict=True))
-        few = self._of_pandas(data) if 0 < count <= _FEW_OF_PANDAS else {}
-        return few | {name: data[name] for name in self._classes if name not in few}
+        columns = self._of_pandas(data) if 0 < count <= _FEW_OF_PANDAS else {}
+        return columns | {name: data[name] for name in self._classes if name not in columns}
 
     def _of_polars(self, data: pl.DataFrame) -> dict[str, Any]:
         names = data.columns
-        taken, others_are_numbers = self._taken(names, _classes(data.dtypes))
-        few: dict[str, Any]
+        lists, others_are_numbers = self._taken(names, _classes(data.dtypes))
+        columns: dict[str, Any]
         if others_are_numbers:
-            few = dict(zip(names, zip(*data.rows(), strict=True), strict=True))
+            columns = dict(zip(names, zip(*data.rows(), strict=True), strict=True))
         else:  # Other columns may take long, or have no Python equivalent.
-            few = {name: tuple(data[name].to_list()) for name in taken}
-        if len(taken) < len(self._classes):
-            known = self._classes.keys() - set(taken)
-            few |= {name: data[name] for name in names if name in known}
-        return few
+            columns = {name: tuple(data[name].to_list()) for name in lists}
+        if len(lists) < len(self._classes):
+            series_names = self._classes.keys() - set(lists)
+            columns |= {name: data[name] for name in names if name in series_names}
+        return columns
 
     def _taken(self, names: list[str], kinds: list[Any]) -> tuple[list[str], bool]:
         """The columns that become lists, and whether all others are numbers."""
-        seen, taken, others_are_numbers = self._seen
+        key, lists, others_are_numbers = self._seen
         # Consecutive requests of a service usually have the same columns.
-        if seen != (names, kinds):
+        if key != (names, kinds):
             of_name = dict(zip(names, kinds, strict=True))
-            taken = [name for name, kind in of_name.items() if kind in self._classes.get(name, ())]
-            others_are_numbers = _NUMBERS.issuperset(of_name[n] for n in names if n not in taken)
-            self._seen = (names, kinds), taken, others_are_numbers
-        return taken, others_are_numbers
+            lists = [name for name, kind in of_name.items() if kind in self._classes.get(name, ())]
+            others_are_numbers = _NUMBERS.issuperset(of_name[n] for n in names if n not in lists)
+            self._seen = (names, kinds), lists, others_are_numbers
+        return lists, others_are_numbers
 
     def _of_pandas(self, data: Any) -> dict[str, Any]:
         names = self._names(data.columns)
@@ -96,9 +96,9 @@ class SmallFrames:
 
     def _names(self, index: Any) -> Sequence[Any]:
         """The names of the columns; without expected names that occur twice."""
-        known, names = self._index
+        last_index, names = self._index
         # Rows that are taken from one frame share an index.
-        if index is not known:
+        if index is not last_index:
             names = index.tolist()
             if len(set(names)) < len(names):
                 names = [None] * len(names)
@@ -110,11 +110,11 @@ def _with_none(values: list[Any]) -> list[Any] | None:
     kinds, missing = set(map(type, values)), _missing()
     if kinds <= missing or not kinds <= _PYTHONS | missing:
         return None  # Only the dtype says what nulls alone are.
-    made = [
+    result = [
         None if type(value) in missing or (type(value) is float and value != value) else value  # noqa: PLR0124
         for value in values
     ]
-    return None if all(value is None for value in made) else made
+    return None if all(value is None for value in result) else result
 
 
 @cache

@@ -41,9 +41,9 @@ def from_datetimes(column: WireColumn, values: Array, time: str = "") -> tuple[A
     """
     time = time or _KINDS.get(np.datetime_data(values.dtype)[0], "")
     expect_time(column, time, time_name(time) or str(values.dtype))
-    made = in_microseconds(values)
-    valid = ~np.isnat(made)
-    return made.astype(np.int64), None if valid.all() else valid
+    microseconds = in_microseconds(values)
+    valid = ~np.isnat(microseconds)
+    return microseconds.astype(np.int64), None if valid.all() else valid
 
 
 def from_values(column: WireColumn, values: Sequence[Any]) -> tuple[Array, Array | None]:
@@ -56,14 +56,14 @@ def from_values(column: WireColumn, values: Sequence[Any]) -> tuple[Array, Array
         >>> from_values(WireColumn("day", "int64", time="date"), [date(1970, 1, 2)])[0].tolist()
         [86400000000]
     """
-    made = np.zeros(len(values), np.int64)
+    microseconds = np.zeros(len(values), np.int64)
     valid = np.ones(len(values), bool)
     for row, value in enumerate(values):
         if _is_missing(value):
             valid[row] = False
         else:
-            made[row] = _microseconds(column, value, row)
-    return made, None if valid.all() else valid
+            microseconds[row] = _microseconds(column, value, row)
+    return microseconds, None if valid.all() else valid
 
 
 def _is_missing(value: Any) -> bool:

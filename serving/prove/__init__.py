@@ -1,1 +1,1 @@
-"""Parity of what a server answers with what the workflow and the network answer offline."""
+"""Parity: a server's answers compared with those of the workflow and the network offline."""

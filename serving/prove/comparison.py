@@ -52,9 +52,9 @@ def compare_prediction(
     unknown &= differs
     within = tuple(range(1, differs.ndim))
     wrong = (differs & ~unknown).any(axis=within)
-    found = _summary(name, "prediction", wrong, gaps.max(axis=within, initial=0.0))
+    parity = _summary(name, "prediction", wrong, gaps.max(axis=within, initial=0.0))
     worst = _worst(wrong, gaps.max(axis=within, initial=0.0), offline, served)
-    return replace(found, undefined=int(unknown.any(axis=within).sum()), worst=worst)
+    return replace(parity, undefined=int(unknown.any(axis=within).sum()), worst=worst)
 
 
 def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -> OutputParity:
@@ -90,8 +90,8 @@ def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -
 def _feature(
     column: WireColumn, differs: Array, gaps: Array, offline: pl.Series, served: pl.Series
 ) -> OutputParity:
-    found = _summary(column.name, "feature", differs, gaps)
-    return replace(found, worst=_worst(differs, gaps, offline, served))
+    parity = _summary(column.name, "feature", differs, gaps)
+    return replace(parity, worst=_worst(differs, gaps, offline, served))
 
 
 def undefined(offline: Array, served: Array) -> Array:
@@ -130,10 +130,10 @@ def rows_with(features: pl.DataFrame, found: Callable[[Array], Array]) -> Array:
         if column.array.dtype.kind not in "iuf":
             continue
         values, _ = _values_and_nulls(column)
-        wanted = found(values.astype(np.float64))
+        matches = found(values.astype(np.float64))
         if column.lengths is not None:
-            wanted = np.repeat(np.arange(column.rows), column.lengths)[wanted]
-        rows[wanted] = True
+            matches = np.repeat(np.arange(column.rows), column.lengths)[matches]
+        rows[matches] = True
     return rows
 
 
@@ -144,7 +144,7 @@ def columns_with(features: pl.DataFrame, found: Callable[[Array], Array]) -> dic
         >>> columns_with(pl.DataFrame({"price": [1.0, None], "ids": [[1], [2]]}), np.isnan)
         {'price': 1}
     """
-    columns = {each.name: each.to_frame() for each in features.get_columns()}
+    columns = {series.name: series.to_frame() for series in features.get_columns()}
     counts = {name: int(rows_with(column, found).sum()) for name, column in columns.items()}
     return {name: count for name, count in counts.items() if count}
 
@@ -156,14 +156,14 @@ def _expect_shape(name: str, offline: tuple[int, ...], served: tuple[int, ...]) 
 
 def _as_served(column: WireColumn, offline: pl.Series) -> Column:
     """Cut or pad lists to their fixed width; convert numbers that travel as floats."""
-    made = to_column(offline)
+    data = to_column(offline)
     if column.layout == "fixed":
-        dtype = "string" if made.array.dtype == object else made.array.dtype.name
+        dtype = "string" if data.array.dtype == object else data.array.dtype.name
         wire = replace(column, dtype=dtype)
-        made = decode(wire, encode(wire, made))
+        data = decode(wire, encode(wire, data))
     if column.dtype.startswith("float"):
-        made = Column(made.array.astype(column.dtype), made.valid, made.lengths)
-    return made
+        data = Column(data.array.astype(column.dtype), data.valid, data.lengths)
+    return data
 
 
 def _values_and_nulls(column: Column) -> tuple[Array, Array]:

@@ -136,7 +136,7 @@ def _compare(
         outputs.append(compare_prediction(name, here, there, tolerance, nan))
     raw = {
         row: {name: as_text(frame[name][row]) for name in frame.columns}
-        for row in sorted({found.row for _, found in worst_of_all(outputs)})
+        for row in sorted({case.row for _, case in worst_of_all(outputs)})
     }
     return ParityReport(
         client.model_name,
@@ -204,9 +204,9 @@ def _features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
     return features
 
 
-def _columns_of(own: str, served: Served) -> tuple[str, ...]:
+def _columns_of(name: str, served: Served) -> tuple[str, ...]:
     """The columns that feed an input."""
-    column = served.get(own, own)
+    column = served.get(name, name)
     return (column,) if isinstance(column, str) else column
 
 
@@ -257,11 +257,18 @@ def _slices(rows: int, size: int) -> Iterator[slice]:
 
 
 def _transform(workflow: Workflow, frame: pl.DataFrame, features: list[str]) -> pl.DataFrame:
-    """The offline features. A label's column, which only training data has, is null here."""
+    """The offline features. A label's column, which only training data has, is null here.
+
+    Raises:
+        ClientError: the workflow refuses a column of the rows.
+    """
     have = frozenset(frame.columns)
     missing = [name for name in workflow.input_schema.names if name not in have]
     full = frame.with_columns(pl.lit(None).alias(name) for name in missing)
-    return workflow.transform(full).select(features).collect()
+    try:
+        return workflow.transform(full).select(features).collect()
+    except WorkflowError as error:
+        raise ClientError("PARITY", str(error)) from error
 
 
 def call_network(
@@ -280,8 +287,8 @@ def call_network(
             tensors[name + VALUES] = column.array.reshape(-1, 1)
             tensors[name + NNZS] = column.lengths.reshape(-1, 1)
     tensors |= {
-        own: np.concatenate([tensors[column] for column in _columns_of(own, served)], axis=1)
-        for own in served
+        target: np.concatenate([tensors[column] for column in _columns_of(target, served)], axis=1)
+        for target in served
     }
     # A sequential model that was never called has no `input`; it takes one tensor.
     structure = getattr(model, "input", model.inputs[0])

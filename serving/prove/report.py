@@ -176,9 +176,9 @@ class ParityReport(metaclass=OwnNames):
     def _worst(self) -> str:
         """The rows with the largest differences, each with its raw values and both answers."""
         rows = [
-            _differing(output, found, self.raw[found.row])
-            for output, found in worst_of_all(self.outputs)
-            if found.row in self.raw
+            _differing(output, case, self.raw[case.row])
+            for output, case in worst_of_all(self.outputs)
+            if case.row in self.raw
         ]
         if not rows:
             return ""
@@ -199,16 +199,16 @@ def worst_of_all(outputs: Sequence[OutputParity]) -> list[tuple[OutputParity, Co
     without differences one row is enough.
     """
     every = [
-        (found.equal, -found.difference, rank, output, found)
+        (case.equal, -case.difference, rank, output, case)
         for output in outputs
-        for rank, found in enumerate(output.worst)
-        if rank == 0 or found.difference or not found.equal
+        for rank, case in enumerate(output.worst)
+        if rank == 0 or case.difference or not case.equal
     ]
-    every.sort(key=lambda one: one[:3])
-    return [(output, found) for *_, output, found in every[:_MOST_ROWS]]
+    every.sort(key=lambda entry: entry[:3])
+    return [(output, case) for *_, output, case in every[:_MOST_ROWS]]
 
 
-def _differing(output: OutputParity, found: ComparedRow, raw: Mapping[str, str]) -> str:
+def _differing(output: OutputParity, case: ComparedRow, raw: Mapping[str, str]) -> str:
     # A text from right to left is a part of its own, which does not reorder the rest of the cell.
     values = "".join(
         f"<div><code>{safe(name)}</code> <bdi>{safe(value)}</bdi></div>"
@@ -216,7 +216,7 @@ def _differing(output: OutputParity, found: ComparedRow, raw: Mapping[str, str])
     )
     if len(raw) > _MOST_COLUMNS:
         values = f"<details><summary>{len(raw):,} columns</summary>{values}</details>"
-    answers = (found.offline, found.served, f"{found.difference:.2g}")
-    cells = [safe(output.name), f"{found.row:,}", values, *map(safe, answers)]
-    style = "" if found.equal else ' style="background:#cf222e33"'
+    answers = (case.offline, case.served, f"{case.difference:.2g}")
+    cells = [safe(output.name), f"{case.row:,}", values, *map(safe, answers)]
+    style = "" if case.equal else ' style="background:#cf222e33"'
     return f"<tr{style}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

@@ -69,18 +69,18 @@ class Scrape:
 
     def by_labels(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         """The values by name and all labels, since a model may have thousands of columns."""
-        own = (sample for samples in self.samples.values() for sample in samples)
-        return {(s.name, frozenset(s.labels.items())): s.value for s in own}
+        all_samples = (sample for samples in self.samples.values() for sample in samples)
+        return {(s.name, frozenset(s.labels.items())): s.value for s in all_samples}
 
     def find(self, name: str, **labels: str) -> list[Sample]:
         """The samples of a metric with these labels, and others."""
-        own = self.samples.get(name, [])
-        return [s for s in own if labels.items() <= s.labels.items()]
+        samples = self.samples.get(name, [])
+        return [s for s in samples if labels.items() <= s.labels.items()]
 
     def value(self, name: str, **labels: str) -> float | None:
         """The sum over the samples of a metric with these labels; None without such a sample."""
-        found = self.find(name, **labels)
-        return sum(sample.value for sample in found) if found else None
+        samples = self.find(name, **labels)
+        return sum(sample.value for sample in samples) if samples else None
 
 
 def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = None) -> Scrape:
@@ -107,14 +107,14 @@ def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = Non
     for address in addresses:
         labels = {"instance": _instance(address)} if len(addresses) > 1 else {}
         try:
-            found = _read(address, timeout, labels)
+            answer = _read(address, timeout, labels)
         except ServerUnavailableError:
             if last is None:
                 raise
-            found = {name: last.find(name, **labels) for name in last.samples}
+            answer = {name: last.find(name, **labels) for name in last.samples}
             silent.append(_instance(address))
-        for name, own in found.items():
-            samples.setdefault(name, []).extend(own)
+        for name, additions in answer.items():
+            samples.setdefault(name, []).extend(additions)
     return Scrape(samples, silent=silent)
 
 
@@ -166,22 +166,22 @@ def parse(text: str, **labels: str) -> Scrape:
     """
     samples: dict[str, list[Sample]] = {}
     for line in text.split("\n"):  # Other characters that end a line may be in a column's name.
-        found = None if line.startswith("#") else _LINE.fullmatch(line.strip())
-        if found:
-            own = _labels(found[2] or "", *labels.items())
-            name = sys.intern(found[1])
-            samples.setdefault(name, []).append(Sample(name, own, float(found[3])))
+        match = None if line.startswith("#") else _LINE.fullmatch(line.strip())
+        if match:
+            all_labels = _labels(match[2] or "", *labels.items())
+            name = sys.intern(match[1])
+            samples.setdefault(name, []).append(Sample(name, all_labels, float(match[3])))
     return Scrape(samples)
 
 
 @lru_cache(2**17)  # All looks of an hour have the same ones, and would not fit into memory.
-def _labels(text: str, *others: tuple[str, str]) -> Mapping[str, str]:
-    found = {key: _unescaped(value) for key, value in _LABEL.findall(text)}
-    return MappingProxyType({**found, **dict(others)})
+def _labels(text: str, *extras: tuple[str, str]) -> Mapping[str, str]:
+    labels = {key: _unescaped(value) for key, value in _LABEL.findall(text)}
+    return MappingProxyType({**labels, **dict(extras)})
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\[\\\"n]", lambda found: _ESCAPED[found[0]], text)
+    return re.sub(r"\\[\\\"n]", lambda match: _ESCAPED[match[0]], text)
 
 
 def dump(kind: str, name: str, description: str, samples: Iterable[Sample]) -> str:

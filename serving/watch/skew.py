@@ -59,16 +59,16 @@ def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
         >>> skews(parse(text + f'\nnvt_training_null_ratio{{{labels}}} 0.1'))
         [Skew(model='m 1', column='age', figure='nulls', served=0.4, expected=0.1, deviates=True)]
     """
-    found = []
+    figures = []
     if before is not None:
         before = without(before, restarted(now, before))
     samples, gone = now.find(COUNTERS["values"][0]), _unloaded(now)
     values = _Values(now), _Values(before)
-    for sample in sorted(samples, key=lambda own: (model_of(own.labels), own.labels["column"])):
+    for sample in sorted(samples, key=lambda s: (model_of(s.labels), s.labels["column"])):
         if model_of(sample.labels) not in gone:
             column = _Column(dict(sample.labels), *values)
-            found += [skew for skew in column.skews() if skew is not None]
-    return found
+            figures += [skew for skew in column.skews() if skew is not None]
+    return figures
 
 
 def _unloaded(now: Scrape) -> set[str]:
@@ -96,11 +96,11 @@ def without(scrape: Scrape, models: Collection[str]) -> Scrape:
     """The metrics without the counters of the inputs of some models, named as `model_of` does."""
     if not models:
         return scrape
-    kept = {
-        name: [s for s in own if name not in _COUNTED or model_of(s.labels) not in models]
-        for name, own in scrape.samples.items()
+    samples = {
+        name: [s for s in series if name not in _COUNTED or model_of(s.labels) not in models]
+        for name, series in scrape.samples.items()
     }
-    return replace(scrape, samples=kept)
+    return replace(scrape, samples=samples)
 
 
 class _Values:

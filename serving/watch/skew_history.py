@@ -119,10 +119,8 @@ class SkewHistory:
         Raises:
             ColumnError: as in `to_svg`.
         """
-        charts, others = self._charts(columns)
-        rest = (
-            f"<p>{others:,} further figures: name their columns to see them.</p>" if others else ""
-        )
+        charts, count = self._charts(columns)
+        rest = f"<p>{count:,} further figures: name their columns to see them.</p>" if count else ""
         return (
             f'<div class="skew">{_STYLE}<p>{safe(self._summary())}</p>'
             f"<div>{''.join(charts)}</div>{rest}</div>"
@@ -135,12 +133,12 @@ class SkewHistory:
         return f"SkewHistory({self._summary()})"
 
     def _summary(self) -> str:
-        found = self.skews()
+        figures = self.skews()
         minutes = (self._looks[-1].metrics.time - self._looks[0].metrics.time) / 60
-        deviating = [f"{s.column} ({FIGURES[s.figure]})" for s in found if s.deviates]
+        deviating = [f"{s.column} ({FIGURES[s.figure]})" for s in figures if s.deviates]
         silent = ", ".join(self._looks[-1].metrics.silent)
         return (
-            f"{len(self._looks)} looks in {minutes:.1f} minutes, {len(found)} figures, "
+            f"{len(self._looks)} looks in {minutes:.1f} minutes, {len(figures)} figures, "
             f"deviating: {', '.join(deviating) or 'none'}"
             f"{f', not answering: {silent}' if silent else ''}"
         )
@@ -148,12 +146,12 @@ class SkewHistory:
     def _charts(self, columns: Sequence[str]) -> tuple[list[str], int]:
         """The charts of the columns, those that deviate first, and how many were left out."""
         counted = self._looks[-1].metrics.find(COUNTERS["values"][0])
-        known = list(dict.fromkeys(sample.labels["column"] for sample in counted))
-        if unknown := [name for name in columns if name not in known]:
+        names = list(dict.fromkeys(sample.labels["column"] for sample in counted))
+        if unknown := [name for name in columns if name not in names]:
             raise ColumnError(
                 "INVALID_INPUT",
-                f"Expected columns that are counted: {listed(known) or 'none'}. "
-                f"Received: {listed(unknown)}.{did_you_mean(unknown, known)}",
+                f"Expected columns that are counted: {listed(names) or 'none'}. "
+                f"Received: {listed(unknown)}.{did_you_mean(unknown, names)}",
             )
         chosen = [skew for skew in self.skews() if not columns or skew.column in columns]
         chosen.sort(key=lambda skew: not skew.deviates)
@@ -162,14 +160,14 @@ class SkewHistory:
     def _chart(self, skew: Skew) -> str:
         """One figure of one column over time, beside the same in the training."""
         scale, unit = (1, "values a row") if skew.figure == "length" else (100, "% of values")
-        seen = [
+        points = [
             ((look.metrics.time - self._start) / 60, look.recent[_key(skew)].served * scale)
             for look in self._looks
             if _key(skew) in look.recent
         ]
-        curves = {"served": seen}
+        curves = {"served": points}
         if skew.expected is not None:
-            curves["training"] = [(minute, skew.expected * scale) for minute, _ in seen]
+            curves["training"] = [(minute, skew.expected * scale) for minute, _ in points]
         title = (
             f"{skew.column}: {FIGURES[skew.figure]}{', deviates' * skew.deviates} ({skew.model})"
         )

@@ -90,8 +90,8 @@ class SkewMonitor:
             self._counts.add(self._run.results(columns))
 
     def _column(self, name: str, tensors: dict[str, Array]) -> Column:
-        made = decode_request(self._inputs[name], tensors)
-        return Column(made.array.astype(self._dtypes[name], copy=False), made.valid, made.lengths)
+        data = decode_request(self._inputs[name], tensors)
+        return Column(data.array.astype(self._dtypes[name], copy=False), data.valid, data.lengths)
 
     def exposition(self) -> str:
         """All metrics in Prometheus' text format."""
@@ -102,11 +102,11 @@ class SkewMonitor:
         parts = []
         kinds = (("counter", COUNTERS, totals), ("gauge", GAUGES, self._expected))
         for kind, names, values in kinds:
-            for own, (name, description) in names.items():
+            for metric, (name, description) in names.items():
                 samples = [
                     Sample(name, {**self._labels, **({"column": column} if column else {})}, value)
                     for (key, column), value in values.items()
-                    if key == own
+                    if key == metric
                 ]
                 parts += [dump(kind, name, description, samples)] if samples else []
         return "\n".join(parts) + "\n"
@@ -135,12 +135,12 @@ class SkewMonitor:
 def _watched_part(program: Program, training: TrainingData, names: Iterable[str]) -> Program:
     """The part of a program that `InputCounts` needs, for some of the inputs."""
     lookups = vocabulary_lookups(program, training)
-    wanted = set(names)
+    input_names = set(names)
     outputs = []
     for number, step in enumerate(program.steps):
-        if step.verb == "source" and step.parameters["name"] in wanted:
-            made = program.steps[lookups.get(number, number)].type
-            column = ColumnSchema(step.parameters["name"], made.dtype, made.is_list, made.nullable)
+        if step.verb == "source" and step.parameters["name"] in input_names:
+            kind = program.steps[lookups.get(number, number)].type
+            column = ColumnSchema(step.parameters["name"], kind.dtype, kind.is_list, kind.nullable)
             outputs.append((column, lookups.get(number, number)))
     return part(program, outputs, {})
 

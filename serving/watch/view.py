@@ -48,7 +48,7 @@ class View:
         unit = "/s" if self.before else ""
         titles = (f"requests{unit}", f"failed{unit}", "p50 ms", "p99 ms", "queue p99", "waiting")
         table = _table(("model",), titles)
-        for sample in sorted(self.now.find(SUCCESS), key=lambda own: model_of(own.labels)):
+        for sample in sorted(self.now.find(SUCCESS), key=lambda s: model_of(s.labels)):
             model = dict(sample.labels)
             if self.now.is_silent(model):
                 continue
@@ -95,9 +95,9 @@ class View:
         return f"{(now - then) / max(self.now.time - self.before.time, 1e-9):,.1f}"
 
     def _quantile(self, name: str, labels: dict[str, str], quantile: str) -> str:
-        found = self.now.value(name, **labels, quantile=quantile)
+        value = self.now.value(name, **labels, quantile=quantile)
         # NaN if there was no request for a while.
-        return "-" if found is None or found != found else f"{found / 1e3:,.2f}"  # noqa: PLR0124
+        return "-" if value is None or value != value else f"{value / 1e3:,.2f}"  # noqa: PLR0124
 
 
 def _table(names: tuple[str, ...], numbers: tuple[str, ...]) -> Table:

@@ -19,7 +19,7 @@ from loader import LoaderError
 from loader.files.layout import BatchColumn, BatchLayout
 from loader.files.parquet_files import ColumnType, RowGroup
 from loader.files.skipped import Skipped
-from loader.gpu.cuda import prepare_memory
+from loader.gpu.cuda import prepare_memory, tell_gpu_errors
 from loader.gpu.decoder import Decoder
 from loader.order.epoch_plan import split_row_groups
 from loader.read.damaged import SkippingReader
@@ -81,6 +81,14 @@ def error_of(function, *arguments):
     return "nothing"
 
 
+def allocate(pieces):
+    """Take memory as a decoder does: RMM reports a lost GPU as a lack of memory."""
+    import rmm
+
+    with tell_gpu_errors(pieces):
+        rmm.DeviceBuffer(size=1_000)
+
+
 def lose(folder):
     prepare_memory(0)
     decoder, row_groups, pieces = open_files(folder)
@@ -88,7 +96,11 @@ def lose(folder):
     reader = SkippingReader(decoder, row_groups, skipped)
     assert reader.read(pieces).num_rows() == 40
     launch(b"lose")
-    told = [error_of(reader.read, pieces), error_of(prepare_memory, 0)]
+    told = [
+        error_of(reader.read, pieces),
+        error_of(allocate, pieces),
+        error_of(prepare_memory, 0),
+    ]
     assert not skipped.reasons, skipped.reasons
     sys.stdout.write(json.dumps(told))
     sys.stdout.flush()

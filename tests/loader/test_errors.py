@@ -208,7 +208,7 @@ def test_good_batches_come_before_the_error(make, copies, users):
         ),
         ({"sparse_names": ["genres"], "sparse_max": {"genres": True}}, "Received: True"),
         ({"buffer_size": "1GB"}, "buffer_size as a fraction.*Received: '1GB'"),
-        ({"seed": "x"}, "seed as a whole number of at least 0. Received: 'x'"),
+        ({"seed": "x"}, "seed as a whole number from 0. Received: 'x'"),
         ({"seed": -1}, "seed as a whole number"),
         ({"seed_fn": 3}, "seed_fn as a function"),
         ({"label_names": 3}, "as a list of str. Received: 3"),

@@ -1,1 +1,1 @@
-"""TensorFlow's feature columns as a workflow, and columns for the layers."""
+"""TensorFlow's feature columns, converted to a workflow and to arguments of the layers."""

@@ -19,7 +19,7 @@ from training.network.network import Columns, Network
 from training.signature import ModelSignature, TensorSpec
 from workflow.schema.column import Array
 from workflow.schema.own_names import OwnNames
-from workflow.schema.python_number import make_fields_plain
+from workflow.schema.python_number import make_fields_plain, whole_number
 from workflow.schema.tags import other_fits
 
 # Not an output, but what `as_served` needs.
@@ -72,8 +72,7 @@ class NearestItems(metaclass=OwnNames):
 
     def __post_init__(self) -> None:
         make_fields_plain(self)
-        if type(self.k) is not int or self.k < 1:
-            raise TrainingError(f"Expected k as a whole number from 1. Received: {self.k!r}.")
+        whole_number("k", self.k, 1, TrainingError)
         if self.index is not None and not (
             isinstance(self.index, str | os.PathLike) and self.index
         ):

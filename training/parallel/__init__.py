@@ -1,4 +1,4 @@
-"""Several processes that train one model, each on rows of its own."""
+"""Several processes that train one model together, each on its share of the rows."""
 
 from training.parallel.workers import Workers, join_workers
 

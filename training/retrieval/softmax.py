@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from workflow.schema.own_names import OwnNames
-from workflow.schema.python_number import make_fields_plain
+from workflow.schema.python_number import make_fields_plain, whole_number
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,7 @@ class SampledSoftmax(metaclass=OwnNames):
     def __post_init__(self) -> None:
         make_fields_plain(self)
         _expect_temperature(self.temperature)
-        if type(self.count) is not int or self.count < 1:
-            raise TrainingError(
-                f"Expected count as a whole number from 1. Received: count={self.count!r}."
-            )
+        whole_number("count", self.count, 1, TrainingError)
 
 
 def _expect_temperature(temperature: Any) -> None:

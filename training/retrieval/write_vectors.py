@@ -29,7 +29,7 @@ from workflow.expressions.program.program import build
 from workflow.files.durable import replacing
 from workflow.progress.stage import advance, showing
 from workflow.schema.names import did_you_mean, listed
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import whole_number
 from workflow.schema.tags import fits_of, other_fits
 
 
@@ -73,11 +73,7 @@ def write_item_vectors(
         >>> write_item_vectors(model, workflow, movies, "items.parquet", id="movieId")  # doctest: +SKIP
         9742
     """
-    batch_rows = python_number(batch_rows)
-    if type(batch_rows) is not int or batch_rows < 1:
-        raise TrainingError(
-            f"Expected batch_rows as a whole number from 1. Received: {batch_rows!r}."
-        )
+    batch_rows = whole_number("batch_rows", batch_rows, 1, TrainingError)
     candidate = tower(model, "candidate")
     if unknown := [name for name in candidate.input if name not in workflow.output_schema]:
         raise TrainingError(

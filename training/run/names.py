@@ -179,16 +179,6 @@ def _own(metric: Any, taken: set[int]) -> Any:
     return made
 
 
-def whole_number(name: str, given: Any) -> int:
-    """An argument as an integer; raise TrainingError unless it is a whole number from 1."""
-    number = python_number(given)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise TrainingError(
-            f"Expected {name} as a whole number from 1. Received: {name}={given!r}."
-        )
-    return number
-
-
 def check_objects(model: Any, callbacks: Any) -> None:
     """Raise TrainingError unless they are a Keras model of TensorFlow, and a list of Keras callbacks."""
     expect_tensorflow(keras.backend.backend())

@@ -1,4 +1,4 @@
-"""A training step of which XLA compiles the dense part."""
+"""A training step in two parts: XLA compiles the dense layers, TensorFlow's own kernels update tables."""
 
 from training.split.compile import compile_model, is_splittable
 

@@ -23,7 +23,7 @@ from training.split.exchange import Exchange
 from training.split.precision import policy_of
 from training.split.refusals import expect_one_loss, expect_scalable, expect_state
 from training.split.step import SplitStep, cut_for_training
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import python_number, whole_number
 
 _SPARSE = {"sgd": optimizers.SGD, "adagrad": optimizers.Adagrad, "adam": optimizers.Adam}
 
@@ -52,9 +52,10 @@ def compile_model(
     """Compile a Keras model so that `model.fit` trains it with the split step.
 
     XLA compiles the dense part, which can compute in 16 bits; tables are written outside of it: see
-    `training.split.step.SplitStep`. Everything else of Keras is unchanged: `fit`, `evaluate`,
-    callbacks, metrics, saving. The model itself stays float32 when it is evaluated and served. Columns
-    that it does not take are left out; Keras' own steps would assign them to its inputs by position.
+    `training.split.step.SplitStep`. The rest of Keras is unchanged: `fit`, `evaluate`, callbacks,
+    metrics and saving. The model itself stays float32 when it is evaluated and served. Columns of the
+    data that the model does not take are left out, where Keras' own step would assign them to its
+    inputs by position.
 
     A model that is loaded from disk trains with Keras' own step until this function compiles it.
 
@@ -62,35 +63,36 @@ def compile_model(
         model: a functional or sequential model.
         optimizer: a Keras optimizer, or a name. "sgd", "adagrad" and "adam" mean the optimizers of
             `training.optimizers`, which update the batch's rows alone.
-        loss: as in `model.compile`; several of one output are refused, where Keras takes the first alone.
+        loss: as in `model.compile`. Several losses for one output are refused; Keras would take only the
+            first.
         metrics: as in `model.compile`.
         split: False restores Keras' own step, as a later `model.compile` does.
         precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
             "float16", for which the loss is scaled. Variables, the last layers, the tables and
-            layers such as Normalization stay float32; the others are made anew from their config,
-            but for those with attributes that the config does not have.
+            layers such as Normalization stay float32. The other layers are rebuilt from their
+            configs, except for layers with attributes that a config does not have.
         xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
-        workers: all workers, from `join_workers`, if several processes train the model, each on its
-            own batches of equal size. They start with the weights of the first one, and losses and
-            metrics of training are those of all rows, for which a metric's state has to be a sum over
-            batches; `evaluate` is each worker's own, so that callbacks that decide by it need `train`. The loss is
-            a mean over rows. Keras' own optimizers, other than SGD without clipping, give other weights
-            than one process for tables whose rows repeat in a batch, of which a warning tells.
+        workers: the workers, from `join_workers`, if several processes train the model, each on its own
+            batches of equal size. They start with the weights of the first worker. Losses, which are
+            means over rows, and metrics of training are those of all rows, so a metric's state has to
+            be a sum over batches. `evaluate` is each worker's own: use `train` if callbacks decide by
+            it. With Keras' own optimizers, other than SGD without clipping, the weights differ from
+            those of one process for tables whose rows repeat in a batch; a warning says so.
         **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,
-            the number of steps between two calls of callbacks, at which Keras waits for the GPU:
-            with 32 instead of 1 an H200 takes steps of 3.5 ms half as fast again. The default is 1,
-            since Keras also uses it for `predict`, and makes one graph of that many batches.
+            the number of steps between two calls of callbacks, at which Keras waits for the GPU. With
+            32 instead of 1, an H200 takes steps of 3.5 ms one and a half times as fast. The default is
+            1, since Keras also uses it for `predict`, and makes one graph of that many batches.
             `train` uses 32 on a GPU, in training only.
 
     Raises:
-        TrainingError: the model cannot be split, several losses of one output, unknown precision, or
-            `precision` or several `workers` without `split`, or these with a loss that is no mean over all
-            entries: by its `reduction` or `ignore_class`, or a mask of the output. The optimizer's
-            state does not fit beside the tables: of one worker alone on a GPU, or of tables that are divided
-            among workers, who then all make this call. An optimizer that is none, or was built for other
-            weights; an option that the step lacks: jit_compile, run_eagerly. In `fit`: a worker is
-            lost, or has no rows, another loader's share, seed or data, or another model, optimizer, batch
-            size or number of steps.
+        TrainingError: the model cannot be split; an output has several losses; the precision is unknown;
+            `precision` or several `workers` without `split`; several workers with a loss that is not a
+            mean over all entries, because of its `reduction`, its `ignore_class` or a mask of the
+            output; not an optimizer, or one that was built for other weights; an option that the step
+            lacks, jit_compile or run_eagerly. The optimizer's state does not fit in memory beside the
+            tables: those of a single worker on a GPU, or those that are divided among workers, all of
+            which then have to make this call. In `fit`: a worker is lost, has no rows, or differs in
+            its share, seed or data, its model, optimizer, batch size or number of steps.
 
     Example:
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])
@@ -189,11 +191,7 @@ def _expect_own_options(options: Mapping[str, Any], *, split: bool) -> None:
             "split=False to debug a layer or a loss."
         )
     steps = options.get("steps_per_execution", 1)
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise TrainingError(
-            "Expected steps_per_execution as a whole number from 1. Received: "
-            f"steps_per_execution={steps!r}."
-        )
+    whole_number("steps_per_execution", steps, 1, TrainingError)
 
 
 def _expect_rows_alone(workers: Workers, optimizer: keras.Optimizer, precision: str) -> None:

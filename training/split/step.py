@@ -35,7 +35,7 @@ from training.tables.sharded_lookup import gradients_of_tables, recorded
 from training.tables.side_by_side import side_by_side_of
 from workflow.schema.names import listed
 
-# Shapes are known on the host, which decides by them.
+# Shapes are known on the host, where branches that depend on them are chosen.
 _HOST = "/cpu:0"
 # Columns of a part that is joined with its neighbours.
 _NARROW = 16
@@ -44,7 +44,7 @@ _NARROW = 16
 class _Result(NamedTuple):
     """Result of the tower's part of a step, which assigns nothing.
 
-    Its outputs leave a function, which drops their masks.
+    Keras' masks are apart from the outputs, since tensors lose them when they leave a function.
     """
 
     outputs: Any
@@ -57,22 +57,22 @@ class _Result(NamedTuple):
 class SplitStep:
     """A `train_step` of a Keras model in two parts.
 
-    XLA compiles one function: the dense layers, forward and backward, and the lookups of single ids
-    before them. It returns the predictions, the gradients (those of tables as rows), and the new
-    values of other state, such as the mean loss. It assigns nothing, since XLA is slow on a GPU
-    both at scattering to repeated ids and at compiling assignments: the optimizer changes tables,
-    by TensorFlow's own kernels. Lists have other shapes in each batch, for which XLA would compile
-    again: if a model takes lists, TensorFlow's own kernels do its lookups as well, and the function
-    takes the looked-up vectors and returns their gradients.
+    XLA compiles one function: the dense layers, forward and backward, and before them the lookups of
+    single ids. The function returns the predictions, the gradients (those of tables as rows), and the
+    new values of other state, such as the mean loss. It assigns nothing, since on a GPU XLA is slow at
+    scattering to repeated ids and at compiling assignments; the optimizer updates the tables afterwards,
+    with TensorFlow's own kernels. The shapes of lists differ from batch to batch, and XLA would compile
+    again for each: if a model takes lists, TensorFlow's own kernels do its lookups as well, and the
+    function takes the looked-up vectors and returns their gradients.
 
     XLA compiles for each batch size separately. Only the largest batch size so far is compiled; a
-    smaller batch, such as the last of an epoch, is computed without XLA.
+    smaller batch, such as the last one of an epoch, is computed without XLA.
 
     Args:
         model: a compiled functional or sequential model.
         policy: the dtype policy of the dense layers in training; None for their own.
         xla: whether to compile the dense part.
-        exchange: with the other workers, if there are any.
+        exchange: exchanges gradients with the other workers; None for one worker.
 
     Raises:
         TrainingError: the model cannot be split.
@@ -96,7 +96,7 @@ class SplitStep:
         """Train on one batch; return the metrics so far.
 
         Raises:
-            TrainingError: a layer is trained that was frozen when the optimizer was built.
+            TrainingError: a layer is trainable that was frozen when the optimizer was built.
         """
         if self._trained != _trained(self.model):
             self._prepare()
@@ -141,9 +141,8 @@ class SplitStep:
             # A layer may be in both parts, or read a table by itself.
             gradients[id(variable)] = sum_of_both(variable, gradients.get(id(variable)), gradient)
         variables = self.model.trainable_variables
-        # A step that finds no batch fails; before that it must neither count nor draw random
-        # numbers. An identity, since TensorFlow does not wait for the results of a function that is
-        # inlined.
+        # A step that finds no batch fails, and until then it must neither count nor draw random
+        # numbers. `identity`, since TensorFlow does not wait for the results of an inlined function.
         predicted = tf.identity(keras.tree.flatten(result.outputs)[0])
         with tf.control_dependencies([predicted]):
             self._assign(result.updates)
@@ -160,7 +159,7 @@ class SplitStep:
         return logs
 
     def _prepare(self) -> None:
-        """Make the layers that compute, which know what is frozen, and the functions that call them."""
+        """Make the layers for the current frozen state, and the functions that call them."""
         self._trained = _trained(self.model)
         self._target = faster(self.parts.tower, self._policy, self._xla)
         _take_masks(self._target)
@@ -172,16 +171,16 @@ class SplitStep:
         self.compiled = tf.function(self._compute, autograph=False, jit_compile=True)
 
     def _build_optimizer(self) -> None:
-        """Build it before the loss is scaled, which would keep the initial scale."""
+        """Build the optimizer before the loss is scaled; otherwise the trace keeps the initial scale."""
         expect_state(self.model.optimizer, self.model.trainable_variables)
         if not self.model.optimizer.built:
             with tf.init_scope():
                 self.model.optimizer.build(self.model.trainable_variables)
 
     def _make_metrics(self, y: Any, weight: Any) -> None:
-        """Have Keras make its metrics, which it does in their first use.
+        """Make Keras create its metrics now, which it otherwise does at their first use.
 
-        Workers read them before that, and a tower of several outputs counts the loss of each.
+        Workers read them earlier, and a tower with several outputs counts the loss of each.
 
         Args:
             y: labels, whose shapes decide which metrics Keras makes.
@@ -208,7 +207,7 @@ class SplitStep:
                 variable.assign(value)
 
     def _summed(self, gradient: Any, variable: keras.Variable) -> Any:
-        """A gradient on a GPU; that of a table with fewer rows, if it then costs less to apply."""
+        """A gradient on a GPU; a table's repeated rows are summed first where that makes it cheaper to apply."""
         optimizer = self.model.optimizer
         on_gpu = "GPU" in variable.value.device  # a large table may be on the host
         if isinstance(gradient, list):
@@ -299,7 +298,7 @@ class SplitStep:
         )
         loss = self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight, training=True)
         if self._target is not self.parts.tower:
-            # Losses of layers' activities: the model does not know those of the copies.
+            # The activity losses of copied layers, which the model itself does not know.
             known = {id(part) for part in self.model.losses}
             unknown = [part for part in scope.losses if id(part) not in known]
             loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in unknown)
@@ -360,7 +359,7 @@ def taken(model: keras.Model, x: Any) -> Any:
 
 
 def _in_few(parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The parts, neighbours with few numbers joined: XLA asks for each number in which part it is."""
+    """The parts, with narrow neighbours joined: for each number XLA has to find the part that holds it."""
     runs = itertools.groupby(parts, key=lambda part: len(parts) > 1 and part.shape[1] < _NARROW)
     return [one for narrow, run in runs for one in ([_joined([*run])] if narrow else run)]
 
@@ -376,7 +375,7 @@ def _trained(model: keras.Model) -> tuple[list[bool], list[int]]:
 
 
 def _masked(tensors: Iterable[tf.Tensor], masks: Sequence[tf.Tensor | None]) -> list[tf.Tensor]:
-    """Tensors with Keras' masks, which the way into another function drops."""
+    """Tensors with Keras' masks put back, which tensors lose on the way into another function."""
     masked = []
     for tensor, mask in zip(tensors, masks, strict=True):
         if mask is not None:
@@ -386,13 +385,13 @@ def _masked(tensors: Iterable[tf.Tensor], masks: Sequence[tf.Tensor | None]) -> 
 
 
 def _take_masks(tower: keras.Model) -> None:
-    """Keep Keras from a warning that a model which takes masks destroys them: its layers take them."""
+    """Keep Keras from warning that the model destroys masks, which its layers do use."""
     tower.supports_masking = True
     tower.compute_mask = lambda *_: None  # the outputs have those of their own layers
 
 
 def _widened(data: Any) -> Any:
-    """Data with int64 for int32, which most operations copy to the host, apart from XLA's."""
+    """Data with int32 as int64, since most operations other than XLA's copy int32 to the host."""
     return keras.tree.map_structure(
         lambda part: tf.cast(part, tf.int64) if getattr(part, "dtype", None) == tf.int32 else part,
         data,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -19,15 +20,19 @@ from workflow.schema.names import listed
 from workflow.schema.schema import Schema
 from workflow.schema.tags import fits_of, other_fits
 
+from .checksums import MAGIC
 from .object_stores import Objects, expect_whole, is_url
 from .objects import PARQUET, AnyPath, ObjectPath, state_of
 from .partition_keys import Key, keys_in
+from .table_formats import expect_no_tables
 
 # Written last: its presence makes the files that it names a data set.
 SCHEMA_FILE = "_schema.json"
 # A folder that exists from the beginning of a run to its end.
 UNFINISHED = ".writing"
 FORMAT = 2
+# Of names that Hive, Impala and others give to parquet.
+_OTHER_SUFFIXES = ("", ".parq", ".pq", PARQUET)
 # pandas and pyarrow ignore such names as well.
 _HIDDEN = (".", "_")
 
@@ -197,7 +202,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
 
     Raises:
         WorkflowError: no file matches, a transform into a folder has not ended, a folder holds
-            files other than those of its data set, or links name a file twice.
+            files other than those of its data set or is a table's of Delta Lake, Iceberg or Hudi, or links
+            name a file twice.
 
     Example:
         >>> import polars as pl
@@ -220,6 +226,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
             'or a glob pattern (of CSV: "folder/*.csv"); names that begin with "." or "_" are ignored.'
         )
     _expect_one_kind(str(path), found)
+    if not root.is_file():
+        expect_no_tables(file.path for file in found if file.rows is None)
     expect_once(str(path), ((file.path, file.keys) for file in found))
     return found
 
@@ -264,6 +272,31 @@ def _of_folder(folder: AnyPath) -> Iterator[DataFile]:
             yield from _of_folder(path)
         elif path.name.endswith(PARQUET):
             yield DataFile(path)
+        else:
+            _expect_no_parquet(path)
+
+
+def _expect_no_parquet(path: AnyPath) -> None:
+    """Refuse parquet under another name that writers give to it, whose rows would be left out.
+
+    Hive names its files 000000_0, Impala x.parq. Others, such as x.parquet.tmp, are no data.
+    """
+    if Path(path.name).suffix.lower() not in _OTHER_SUFFIXES:
+        return
+    with suppress(OSError):
+        if path.is_file() and state_of(path)[0] >= len(MAGIC) and _starts(path) == MAGIC:
+            raise WorkflowError(
+                f"Expected the parquet files of a folder by names that end with {PARQUET}. Received: {path}, "
+                "which is parquet under another name. Rename it, pass a pattern that it matches, such as "
+                f"{str(path.parent / '*')!r}, or move it out of the folder."
+            )
+
+
+def _starts(path: AnyPath) -> bytes:
+    if isinstance(path, ObjectPath):
+        return path.read(0, len(MAGIC))
+    with path.open("rb") as file:
+        return file.read(len(MAGIC))
 
 
 def _of_files(paths: Sequence[AnyPath], pattern: str | None = None) -> list[DataFile]:

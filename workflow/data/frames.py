@@ -1,4 +1,4 @@
-"""Frames of other libraries as Polars frames, column by column if some cannot be read."""
+"""Frames of other libraries as Polars frames, read column by column if some columns cannot be read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REFUSED = (
     *("datetime64[Y", "datetime64[M", "datetime64[W"),
 )
 _CATEGORY = "category of "
-# Values that a column can have as elements of a list, or of an array of objects.
+# Types of the elements that a list, or an array of objects, can hold.
 _HELD = (
     bool,
     int,
@@ -58,7 +58,7 @@ _HELD = (
     type(None),
 )
 _NOT_HELD = (np.complexfloating, np.void)
-# The types that are one in a list; a bool is no int there, and a datetime no date.
+# Types that count as one kind in a list; a bool is not an int there, nor a datetime a date.
 _KINDS: Mapping[type, tuple[type, ...]] = {
     bool: (bool, np.bool_),
     int: (int, np.integer),
@@ -79,18 +79,25 @@ _REMEDIES = {
     "category": 'Convert it in pandas: {column} = {column}.astype("string").',
 }
 
+# Ways to the rows of tables that are not read as they are, by their packages and the names of their types.
+_ROWS = {
+    ("deltalake", "DeltaTable"): "polars.scan_delta(table)",
+    ("pyarrow", "Dataset"): "polars.scan_pyarrow_dataset(dataset)",
+    ("pyiceberg", "Table"): "polars.scan_iceberg(table)",
+    ("pyiceberg", "DataScan"): "its rows, scan.to_arrow()",
+}
 _PLAIN = "numbers, booleans, strings, dates or lists of those."
 _IN_UTC = (
     'Convert its times to UTC, in pandas with .dt.tz_convert("UTC"); DatePart(time_zone=...) then takes '
     "the hours of a zone."
 )
 
-# A frame, and the columns that it lacks: an error's text by the column's name.
+# A frame, and for each column that could not be read the text of its error.
 Frame = tuple[pl.LazyFrame, dict[str, str]]
 
 
 def read_frame(data: Any) -> Frame:
-    """A frame, or a dict of columns, of any library.
+    """Read a frame of any library, or a dict of columns.
 
     Args:
         data: a Polars or pandas frame, a dict of columns, an Arrow table, record batch or reader,
@@ -131,6 +138,9 @@ def _no_table(data: Any) -> WorkflowError:
         remedy = " Pass series.to_frame()."
     elif (pandas := sys.modules.get("pandas")) and isinstance(data, pandas.Series):
         remedy = SERIES_ADVICE
+    else:
+        kinds = ((t.__module__.partition(".")[0], t.__name__) for t in type(data).__mro__)
+        remedy = next((f" Pass {_ROWS[kind]}." for kind in kinds if kind in _ROWS), "")
     return WorkflowError(
         "Expected paths of parquet, CSV or TSV, a Polars or pandas frame, an Arrow table or stream, or a dict of "
         f"columns. Received: {received}.{remedy}"
@@ -179,17 +189,19 @@ def _listed(values: Sequence[Any]) -> Any:
     Polars would confuse the units of times, and take the type of the first number.
 
     Raises:
-        TypeError: times with and without a zone, of which Polars would drop the zone, numpy's
-            complex numbers, of which it would drop the imaginary part, or values of several types.
+        TypeError: times with and without a zone, whose zone Polars would drop; numpy's complex numbers,
+            whose imaginary part it would drop; or values of several types.
     """
     kinds = set(map(type, values))
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
+        _are_floats(kinds)
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
     if kinds & {list, tuple, np.ndarray, pl.Series}:
         return _lists(values)
     if _are_floats(kinds):
+        _expect_exact(values)
         return pl.Series(values, dtype=pl.Float64)
     if datetime in map(_kind, kinds):
         _expect_one_sort(values)
@@ -197,13 +209,14 @@ def _listed(values: Sequence[Any]) -> Any:
 
 
 def _lists(rows: Sequence[Any]) -> Any:
-    """Lists of one type; Polars would cast all of them to the type of the first, 2.5 to 2.
+    """Lists of one type. Polars would cast all of them to the type of the first one: 2.5 to 2.
 
     Raises:
         TypeError: they hold values of several types, other than integers and floats.
     """
     types = {type_ for row in rows for type_ in _types(row)}
     if _are_floats(types):
+        _expect_exact(_elements(rows))
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     if not {date, datetime} & set(map(_kind, types)):
         return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
@@ -212,10 +225,10 @@ def _lists(rows: Sequence[Any]) -> Any:
 
 
 def _are_floats(types: set[type]) -> bool:
-    """Whether values are floats of several types, or beside integers, of which Polars takes the first.
+    """Whether values mix float types, or floats and integers, where Polars would take the first type.
 
     Raises:
-        TypeError: they are of several other types.
+        TypeError: the values are of several types other than these.
     """
     types = types - {type(None)}
     kinds = {_kind(type_) for type_ in types}
@@ -227,8 +240,15 @@ def _are_floats(types: set[type]) -> bool:
     return False
 
 
+def _expect_exact(values: Iterable[Any]) -> None:
+    """Refuse integers beside floats that would become others."""
+    for value in values:
+        if isinstance(value, int | np.integer) and int(float(value)) != int(value):
+            raise TypeError(f"it holds {value} beside floats, which hold no such number")
+
+
 def _are_of_numpy(types: set[type]) -> bool:
-    """Whether Polars would take numpy's values for another type: of several ones, and truth values."""
+    """Whether Polars would misread the type of numpy's values: of several types together, and of bools."""
     types = types - {type(None)}
     some = any(issubclass(type_, np.generic) for type_ in types)
     return some and (len(types) > 1 or np.bool_ in types)
@@ -242,7 +262,7 @@ def _of_python(row: Any) -> Any:
 
 
 def _times(row: Any) -> Any:
-    """A list of times; of numpy's Polars would take the numbers, whatever their unit."""
+    """A list of times. Of numpy's times Polars would take the numbers, whatever their unit."""
     if isinstance(row, pl.Series) and row.dtype == pl.Datetime:
         return row.dt.cast_time_unit("us")
     if not isinstance(row, np.ndarray) or row.dtype == object:
@@ -264,7 +284,7 @@ def _types(row: Any) -> set[type]:
 
 
 def _kind(type_: type) -> type:
-    """Python's type for those of other libraries; a type without one is its own."""
+    """Python's type for a type of another library; any other type stands for itself."""
     return next((kind for kind, types in _KINDS.items() if issubclass(type_, types)), type_)
 
 
@@ -292,10 +312,21 @@ def _pandas_type(dtype: Any) -> str:
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
     made = pl.DataFrame(pl.from_pandas(frame))
-    # Objects that are all None, which Polars takes for strings, have no type: it is that of the fit.
+    # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
     objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
+    for name in objects:
+        if getattr(made[name].dtype, "inner", made[name].dtype).is_temporal():
+            _expect_one_time(frame[name])
     untyped = [name for name in objects if made[name].null_count() == made.height]
     return made.with_columns(pl.col(untyped).cast(pl.Null))
+
+
+def _expect_one_time(values: Iterable[Any]) -> None:
+    """Refuse dates beside times, of which pyarrow would take the days, and times with and without a zone."""
+    there = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
+    times = [v for v in there if not isinstance(v, float)]
+    _are_floats(set(map(type, times)))
+    _expect_one_sort(times)
 
 
 def _of_arrow(data: Any) -> Frame:
@@ -323,7 +354,12 @@ def _of_arrow(data: Any) -> Frame:
 
 
 def _from_arrow(table: pa.Table) -> pl.DataFrame:
-    made = pl.DataFrame(pl.from_arrow(table))
+    # Polars mistakes the nulls among arrays of a slice; lists hold the same.
+    types = [
+        pa.list_(t.value_type) if pa.types.is_fixed_size_list(t) else t for t in table.schema.types
+    ]
+    lists = pa.schema(f.with_type(t) for f, t in zip(table.schema, types, strict=True))
+    made = pl.DataFrame(pl.from_arrow(table.cast(lists)))
     made.columns = table.column_names  # Polars renames a column whose name is empty
     return made
 

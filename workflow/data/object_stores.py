@@ -17,6 +17,8 @@ from .objects import PARQUET, Listing, ObjectPath, last_name
 # Those of Polars and of obstore alike.
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/*(.*)", re.DOTALL)
+# What others write for the beginning of a path: Hadoop and Spark, Dask, pyiceberg.
+_OTHERS = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://", "file": ""}
 # A URL as pathlib changes it.
 _COLLAPSED = re.compile(rf"({'|'.join(SCHEMES)}):/+", re.IGNORECASE)
 
@@ -180,8 +182,11 @@ def _split(url: str) -> tuple[str, str, str]:
     found = _URL.fullmatch(url)
     scheme, bucket, key = found.groups() if found else ("", "", url)
     if scheme not in SCHEMES or not bucket:
+        advice = "Copy data of another kind to one of these, or to a local folder."
+        if (known := _OTHERS.get(scheme)) is not None:
+            advice = f"Write {known}{url.partition('://')[2]}."
         raise WorkflowError(
             f"Expected a local path, or one of {', '.join(f'{s}://BUCKET/KEY' for s in SCHEMES)}. "
-            f"Received: {url!r:.200}. Copy data of another kind to one of these, or to a local folder."
+            f"Received: {url!r:.200}. {advice}"
         )
     return scheme, bucket, key

@@ -17,7 +17,7 @@ import pyarrow as pa
 from workflow.errors import WorkflowError, unread
 from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.schema.dtypes import SchemaError
-from workflow.schema.schema import NAIVE, Schema, are_alike_times
+from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema, are_alike_times
 
 from .bucket import Bucket, store_reason
 from .delimited import DelimitedTable
@@ -42,6 +42,8 @@ _NOT_OF_FILES = (
 _OF_STORES = "object-store error"
 # The types beside int64 and float64 of a column that may be int64.
 _WITH_FLOATS = {pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Float64}
+# The last time that Polars holds as nanoseconds.
+_LAST = 2**63 - 1
 # Casts that one scan may do to unify types; fewer than `common_type` allows.
 _CASTS = pl.ScanCastOptions(
     integer_cast=["upcast", "allow-float"],
@@ -140,6 +142,11 @@ class ParquetTable:
                 f"The files do not form one table. {without} has no column {name!r}, "
                 f"which {have[0][0]} has."
             )
+            if name not in self._key_types:
+                self.conflicts[name] += (
+                    " If it is null there, pass polars.concat(map(polars.scan_parquet, files), "
+                    'how="diagonal").'
+                )
             return
         common = have[0][1]
         for path, dtype in have:
@@ -366,6 +373,38 @@ class ParquetTable:
         """
         expect_unchanged(self.files)
 
+    def expect_times(self) -> None:
+        """Refuse times of INT96 that Polars does not hold, and takes for the last one that it does.
+
+        Spark writes INT96 by default, and often 9999-12-31 in it. The table's columns of it are read.
+
+        Raises:
+            WorkflowError: names column and file; or a file is damaged, or has changed since it was listed.
+        """
+        int96 = {name for file in self.files for name in file.int96}
+        for name in sorted(int96 & self.schema.keys()):
+            files = [file for file in self.files if name in file.int96]
+            if not self._has_last(name, files):
+                continue
+            path = next(file.path for file in files if self._has_last(name, [file]))
+            raise WorkflowError(
+                f"Expected times from 1677 to 2262 in column {name!r} of {path}, since INT96 is read as "
+                "nanoseconds. Received: another one, or the very last. Write microseconds, in Spark with "
+                "spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS, or pass pyarrow.parquet."
+                'read_table(path, coerce_int96_timestamp_unit="us").'
+            )
+
+    def _has_last(self, name: str, files: Sequence[ParquetFile]) -> bool:
+        """Whether a column of nanoseconds in some files has the last of all times."""
+        times = copy.copy(self)
+        times.files, times.schema = list(files), {name: files[0].schema[name]}
+        is_list = isinstance(times.schema[name], pl.List)
+        with data_errors("The data cannot be read", times):
+            values = times.scan()
+            values = values.explode(name, empty_as_null=True) if is_list else values
+            last = values.filter(pl.col(name).to_physical() == _LAST).head(1)
+            return not last.collect(engine="streaming").is_empty()
+
     def expect_sound(self) -> None:
         """Check all pages of the table's columns that have checksums.
 
@@ -461,8 +500,18 @@ def _key_types(files: Sequence[ParquetFile], known: Schema) -> dict[str, pl.Data
     texts: dict[str, set[str | None]] = {}
     for name, text in (key for file in files for key in file.keys):
         texts.setdefault(name, set()).add(text)
-    kept = {column.name for column in known.columns if column.dtype == "string"}
-    return {n: pl.String() if n in kept else key_type(found) for n, found in texts.items()}
+    fitted = {column.name: _fitted_type(column) for column in known.columns}
+    # Of a key that is null everywhere, as of any column without values, the type is that of the fit.
+    return {
+        n: fitted[n]
+        if n in fitted and (fitted[n] == pl.String or found == {None})
+        else key_type(found)
+        for n, found in texts.items()
+    }
+
+
+def _fitted_type(column: ColumnSchema) -> pl.DataType:
+    return pl.Date() if column.time == DATE else polars_dtype(column.dtype)
 
 
 def _overlap(one: Rows, other: Rows) -> bool:

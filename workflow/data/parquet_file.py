@@ -26,10 +26,15 @@ from .frames import (
 from .objects import AnyPath, ObjectPath, for_each, listed_again, state_now, state_of
 from .partition_keys import Key
 
+# The last bytes of a file whose footer is encrypted too.
+_ENCRYPTED = b"PARE"
+# Bytes of the signature of a footer that is not, though columns are: a nonce and a tag.
+_SIGNATURE = 28
 # Schemas that are remembered; files of that many kinds may alternate.
 _KINDS = 8
-# The columns, the error texts of columns that are not read, and those of columns that cuDF does not read.
-Columns = tuple[dict[str, pl.DataType], dict[str, str], dict[str, str]]
+# The columns, the error texts of columns that are not read, those of columns that cuDF does not read, and
+# the names of columns of INT96.
+Columns = tuple[dict[str, pl.DataType], dict[str, str], dict[str, str], frozenset[str]]
 
 
 class _ColumnTypeError(TypeError):
@@ -59,30 +64,65 @@ class FooterSchemas:
             try:
                 schema = dict(pl.read_parquet_schema(io.BytesIO(raw)))
             except UNREADABLE as error:
-                if text := type_error(arrow):
+                if text := type_error(arrow) or _interval_error(footer):
                     raise _ColumnTypeError(text) from error
                 raise
         unread |= {n: extension_error(n, str(t)) for n, t in schema.items() if not is_held(t)}
-        columns = schema, unread, _unread_by_cudf(footer, schema)
+        unread |= _repeated_errors(footer, schema)
+        times = (pl.Datetime("ns"), pl.List(pl.Datetime("ns")))
+        int96 = frozenset(_stored_as(footer, "INT96", schema, times))
+        columns = schema, unread, _unread_by_cudf(footer, schema), int96
         self._known = [(footer, columns), *self._known[: _KINDS - 1]]
         return columns
 
 
+def _interval_error(footer: pq.FileMetaData) -> str | None:
+    """The error text for the first column of intervals, which pyarrow takes for bytes."""
+    leaves = (footer.schema.column(number) for number in range(len(footer.schema)))
+    path = next((leaf.path for leaf in leaves if leaf.converted_type == "INTERVAL"), None)
+    if path is None:
+        return None
+    return f"Polars cannot read its column {path!r}, an interval, and so none of the others"
+
+
+def _repeated_errors(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> dict[str, str]:
+    """The error texts of columns that repeat without being a group of a list: Polars reads none of their values."""
+    if not any(isinstance(dtype, pl.List) for dtype in schema.values()):
+        return {}
+    leaves = (footer.schema.column(number) for number in range(len(footer.schema)))
+    return {
+        leaf.path: f"Expected column {leaf.path!r} as a list with parquet's annotation. Received: a repeated "
+        "field, as parquet-protobuf writes it, whose lists Polars reads as empty. Pass "
+        "pyarrow.parquet.read_table(path), or write it with parquet.proto.writeSpecsCompliant=true."
+        for leaf in leaves
+        if leaf.max_repetition_level and leaf.path in schema
+    }
+
+
 def _unread_by_cudf(footer: pq.FileMetaData, schema: dict[str, pl.DataType]) -> dict[str, str]:
     """Columns of uint32 that are stored as int64, as in pyarrow's files until version 6: cuDF keeps int64."""
-    names = [name for name, dtype in schema.items() if dtype in (pl.UInt32, pl.List(pl.UInt32))]
-    leaves = [footer.schema.column(n) for n in range(len(footer.schema))] if names else []
-    wide = [
-        leaf.path if leaf.max_repetition_level == 0 else leaf.path.rsplit(".", 2)[0]
-        for leaf in leaves
-        if leaf.physical_type == "INT64"
-    ]
     return {
         name: f"cuDF reads column {name!r} as int64, since parquet's version 1.0 has no uint32. Write the "
         "file again with version 2.4 or later, or read it on the CPU."
-        for name in names
-        if name in wide
+        for name in _stored_as(footer, "INT64", schema, (pl.UInt32(), pl.List(pl.UInt32)))
     }
+
+
+def _stored_as(
+    footer: pq.FileMetaData,
+    physical: str,
+    schema: dict[str, pl.DataType],
+    types: Sequence[pl.DataType],
+) -> list[str]:
+    """The columns of some types that a file holds as one of parquet's own types."""
+    names = [name for name, dtype in schema.items() if dtype in types]
+    leaves = [footer.schema.column(n) for n in range(len(footer.schema))] if names else []
+    found = {
+        leaf.path if leaf.max_repetition_level == 0 else leaf.path.rsplit(".", 2)[0]
+        for leaf in leaves
+        if leaf.physical_type == physical
+    }
+    return [name for name in names if name in found]
 
 
 class ParquetFile(NamedTuple):
@@ -93,6 +133,7 @@ class ParquetFile(NamedTuple):
         schema: its columns.
         unread: its columns that are not read, by name, each with an error's text.
         unread_by_cudf: likewise, those that cuDF does not read.
+        int96: its columns of times as INT96, of which Polars takes those beyond 1677 to 2262 for the last one.
         groups: the rows of each row group.
         size: its size in bytes.
         changed: time of its last modification, in nanoseconds; of an object its ETag.
@@ -105,6 +146,7 @@ class ParquetFile(NamedTuple):
     schema: dict[str, pl.DataType]
     unread: dict[str, str]
     unread_by_cudf: dict[str, str]
+    int96: frozenset[str]
     groups: tuple[int, ...]
     size: int
     changed: int | str | None
@@ -136,7 +178,7 @@ class ParquetFile(NamedTuple):
         try:
             size, changed = state_of(path)
             raw, checksums = read_footer(path)
-            footer = pq.read_metadata(io.BytesIO(raw))
+            footer = _decoded(path, raw)
             columns = (schemas or FooterSchemas()).of(footer, raw)
             groups = tuple(footer.row_group(n).num_rows for n in range(footer.num_row_groups))
         except WorkflowError:
@@ -216,8 +258,32 @@ def expect_unchanged(files: Sequence[ParquetFile]) -> None:
     for_each(ParquetFile.expect_unchanged, unsure)
 
 
-# Polars' readers by the first bytes of a file.
-_READERS = {b"Obj": "read_avro", b"ARRO": "scan_ipc", b"{": "scan_ndjson", b"[": "read_json"}
+def _decoded(path: AnyPath, raw: bytes) -> pq.FileMetaData:
+    """A footer in pyarrow's form, which ends the process when it is asked about an encrypted column.
+
+    Raises:
+        WorkflowError: columns are encrypted.
+    """
+    encrypted = raw.endswith(_ENCRYPTED)
+    if not encrypted:
+        footer = pq.read_metadata(io.BytesIO(raw))
+        encrypted = len(raw) - len(MAGIC) - 8 == footer.serialized_size + _SIGNATURE
+    if encrypted:
+        raise WorkflowError(
+            f"{path} cannot be read as parquet: it is encrypted. Decrypt it first: "
+            "pyarrow.parquet.read_table(path, decryption_properties=...) gives a table to pass."
+        )
+    return footer
+
+
+# Readers by the first bytes of a file.
+_READERS = {
+    b"Obj": "polars.read_avro",
+    b"ARRO": "polars.scan_ipc",
+    b"{": "polars.scan_ndjson",
+    b"[": "polars.read_json",
+    b"ORC": "polars.DataFrame(pyarrow.orc.read_table",
+}
 
 
 def _reason(file: AnyPath, error: BaseException) -> str:
@@ -239,14 +305,14 @@ def _reason(file: AnyPath, error: BaseException) -> str:
     if not size:
         return "it is empty."
     if start != MAGIC:
-        reader = next(
-            (r for opening, r in _READERS.items() if start.startswith(opening)), "scan_csv"
-        )
+        readers = (r for opening, r in _READERS.items() if start.startswith(opening))
+        reader = next(readers, "polars.scan_csv")
+        closed = ")" * (1 + reader.count("("))
         return zip_advice(file, start) or (
             "it is not a parquet file. `fit`, `transform` and `inspect` take CSV and TSV by files that end "
-            f"with .csv or .tsv. Pass another format as a frame, such as polars.{reader}(path), or "
-            'convert it in a shell: python -c "import polars; '
-            f"polars.{reader}('{file}').lazy().sink_parquet('{_beside(file)}')\""
+            f"with .csv or .tsv. Pass another format as a frame, such as {reader}(path{closed}, or "
+            f'convert it in a shell: python -c "import polars{", pyarrow.orc" * ("orc" in reader)}; '
+            f"{reader}('{file}'{closed}.lazy().sink_parquet('{_beside(file)}')\""
         )
     if end != MAGIC:
         return f"it ends after {size:,} bytes in the middle, like a truncated copy."

@@ -114,15 +114,18 @@ class Source:
         """Some of the columns; all of them by default.
 
         Raises:
-            WorkflowError: one of them cannot be read, or its types in the files do not match.
+            WorkflowError: one of them cannot be read, its types in the files do not match, or it has times
+                of INT96 that Polars does not hold.
         """
         names = None if names is None else list(names)
         for name in self.conflicts if names is None else names:
             if name in self.conflicts:
                 raise WorkflowError(self.conflicts[name])
+        files = self.files if self.files is None or names is None else self.files.select(names)
+        if files is not None:
+            files.expect_times()
         if names is None:
             return self
-        files = None if self.files is None else self.files.select(names)
         frame = self.frame.select(names) if files is None else files.scan()
         return replace(self, frame=frame, conflicts={}, files=files)
 

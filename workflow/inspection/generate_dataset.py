@@ -13,7 +13,7 @@ from workflow.data.sources import as_path
 from workflow.errors import WorkflowError
 from workflow.files.durable import replacing
 from workflow.files.write_errors import write_errors
-from workflow.schema.python_number import takes_numpy_numbers
+from workflow.schema.python_number import takes_numpy_numbers, whole_number
 
 from .inspection import Inspection
 from .random_column import RandomColumn
@@ -102,7 +102,4 @@ def _expect(inspection: object, rows: object, seed: object, size: object) -> Non
     if not inspection.columns:
         raise WorkflowError("Expected an inspection with columns. Received: none.")
     for name, number, least in (("rows", rows, 0), ("seed", seed, 0), ("row_group_size", size, 1)):
-        if type(number) is not int or number < least:
-            raise WorkflowError(
-                f"Expected {name} as a whole number from {least}. Received: {number!r:.100}."
-            )
+        whole_number(name, number, least, WorkflowError)

@@ -12,7 +12,7 @@ from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import did_you_mean, listed
-from workflow.schema.python_number import python_number
+from workflow.schema.python_number import whole_number
 from workflow.schema.schema import ColumnSchema
 
 from .inspection import Inspection
@@ -61,12 +61,8 @@ def inspect_dataset(
         >>> inspection["tags"].common
         [['a', 3], ['b', 1]]
     """
-    top, most_values = python_number(top), python_number(most_values)
-    for name, number, least in (("top", top, 0), ("most_values", most_values, 1)):
-        if type(number) is not int or number < least:
-            raise WorkflowError(
-                f"Expected {name} as a whole number from {least}. Received: {number!r:.100}."
-            )
+    top = whole_number("top", top, 0, WorkflowError)
+    most_values = whole_number("most_values", most_values, 1, WorkflowError)
     source = Source.of(data, storage_options=storage_options)
     wanted = _wanted(source, columns)
     _expect_readable(source)
@@ -111,9 +107,13 @@ def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], 
             unreadable[name] = NO_VALUES
             continue
         try:
-            found.append(column_schema(name, have[name]))
-        except SchemaError as error:
+            column = column_schema(name, have[name])
+            if column.time:  # of INT96 some may be beyond those of Polars
+                source.select([name])
+        except (SchemaError, WorkflowError) as error:
             unreadable[name] = str(error)
+        else:
+            found.append(column)
     return found, unreadable
 
 

@@ -72,24 +72,24 @@ class Operator(ABC, metaclass=OperatorMeta):
     Class attributes tell the graph about an operator:
 
     - `learns`: it has a state, and so `partial`, `merge` and `finish`.
-    - `takes_groups`: it works on groups of columns, `[["a", "b"], "c"] >> Op()`, which its methods
-    get by `self.groups(columns)`. Groups pass through earlier operators that do not take them, as
-    long as the columns keep their names.
-    - `takes_ids`: its own columns must not contain fractions, or those that `id_columns` names.
-    Pandas converts integers beside a missing one to floats; `fit` converts such a column of the
+    - `takes_groups`: it works on groups of columns, as in `[["a", "b"], "c"] >> Op()`, which its
+    methods get from `self.groups(columns)`. Groups pass through earlier operators that do not take
+    them, as long as the columns keep their names.
+    - `takes_ids`: its own columns (or only those that `id_columns` names) must not contain fractions.
+    Pandas converts integers beside a missing value to floats; `fit` converts such a column of the
     data back to integers.
-    - `depends_on`: the name of the field with further columns that it reads: names, or nodes of the
-    graph. These are among the `columns` of every method, and `self.dependency_names()` has their
-    names. If the operator learns, `lower` may not get them: `remove_inputs` removes a target that
-    only learning needs.
-    - `completed_by`: the names of the fields with names of columns that it takes from the data if
-    they are not left of `>>`. Such columns are among the `columns` of every method, but not among
+    - `depends_on`: the name of the field that names further columns to read, or holds nodes of the
+    graph that make them. They are among the `columns` of every method, and `self.dependency_names()`
+    has their names. If the operator learns, `lower` may not get them, since `remove_inputs` removes
+    a target that only learning needs.
+    - `completed_by`: the fields that name columns which are taken from the data if they are not left
+    of `>>`. Such columns are among the `columns` of every method, but not among
     `self.own_columns(columns)`.
-    - `has_vocabularies`: its columns are ids of a vocabulary, and their property `domain` has a
-    `name`, equal for columns of one vocabulary. The graph appends a number if another operator has
-    used the name for its own vocabulary.
+    - `has_vocabularies`: its output columns are ids of a vocabulary, and their property `domain` has
+    the vocabulary's `name`, which columns of one vocabulary share. The graph appends a number if
+    another operator has used the name for its own vocabulary.
     - `row_by_row`: its result for a row depends on this row alone, so that it can be served. Other
-    operators are a `FrameOperator` or a `WindowOperator` (frame_operator.py).
+    operators derive from `FrameOperator` or `WindowOperator` (frame_operator.py).
 
     The graph passes groups and dependencies to an operator by `bind`, which makes a copy.
 
@@ -119,7 +119,7 @@ class Operator(ABC, metaclass=OperatorMeta):
         self._check_settings()
 
     def _check_settings(self) -> None:
-        """Refuse settings of the right type with invalid values; overridden by subclasses.
+        """Refuse settings that have the right type but an invalid value; subclasses override it.
 
         Values are already converted by settings.py: numpy's scalars and arrays are Python objects.
 
@@ -171,14 +171,14 @@ class Operator(ABC, metaclass=OperatorMeta):
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether the CPU counts or groups rows that the GPU has computed.
 
-        True for a variance: cuDF computes it from a sum of squares, which loses all digits if the
-        values are far from 0. True for lists whose nulls count: cuDF turns an empty list into null.
-        Also true for operators whose counting cannot be expressed as a single Polars query.
+        True for a variance, which cuDF computes from a sum of squares and so loses all digits if the
+        values are far from 0. True for lists whose nulls count, since cuDF turns an empty list into
+        null. True for operators whose counting is not a single Polars query.
         """
         return False
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
-        """The tables to learn from a part of the data: small ones, as lazy queries.
+        """The small tables that are learnt from a part of the data, as lazy queries.
 
         Args:
             frame: the columns of `learns_from`, for some of the rows.
@@ -191,10 +191,10 @@ class Operator(ABC, metaclass=OperatorMeta):
         frame: pl.LazyFrame,  # noqa: ARG002
         columns: Schema,  # noqa: ARG002
     ) -> Mapping[str, OfRows]:
-        """The tables of `partial` that functions make of rows in memory, in the order of the rows.
+        """The tables of `partial` that functions make from rows in memory, in the order of the rows.
 
-        They replace the queries on a CPU: for sums of floats, which Polars adds in an order that depends
-        on its threads, and where a function takes less time.
+        On a CPU they replace the queries where a function is faster, and for sums of floats, which Polars
+        adds in an order that depends on its threads.
 
         Args:
             frame: as in `partial`.
@@ -208,8 +208,7 @@ class Operator(ABC, metaclass=OperatorMeta):
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """Combine the concatenated tables of several parts, as if `partial` had seen one part.
 
-        Not called if `partial` returns no table. On a cluster it may get some of the tables, without
-        the others.
+        Not called if `partial` returns no table. On a cluster it may get only some of the tables.
         """
         raise NotImplementedError
 

@@ -46,13 +46,14 @@ class Categorify(Operator):
 
     Ids: 0 is padding, 1 null, from 2 on `num_buckets` ids (one by default) for values outside the
         vocabulary, and then the vocabulary by descending frequency, ties by value. An embedding of
-        the column needs a row for each id: the column's property `cardinality`. Its property
-        `domain` has the smallest and largest id, and the vocabulary's name; a second vocabulary of
-        the same columns in a workflow gets a number, `city_2`.
+        the column needs as many rows as the column's property `cardinality`. Its property `domain`
+        has the smallest and the largest id, and the vocabulary's name; a second vocabulary of the
+        same columns in a workflow gets a number: `city_2`.
 
-    Columns in a group share a vocabulary, `[["sender", "receiver"]] >> Categorify()`, or with
-    `encode_type="combo"` become one column of ids of their combinations. The vocabulary of a group
-    is named after its columns, here `sender_receiver`, that of a single column after the column.
+    Columns in a group share a vocabulary, as in `[["sender", "receiver"]] >> Categorify()`; with
+    `encode_type="combo"` they become one column, with an id for each combination of their values. The
+    vocabulary of a group is named after its columns, here `sender_receiver`; that of a single column
+    after the column.
 
     Args:
         freq_threshold: leave out of the vocabulary values that occur less often.
@@ -60,9 +61,9 @@ class Categorify(Operator):
             With a `freq_threshold` too, infrequent values are left out first, then the least
             frequent of the others. At least 4; with `num_buckets` at least `num_buckets + 2`, which
             leaves no vocabulary: every value is hashed.
-        num_buckets: the number of ids for values outside the vocabulary, by the hash of
-            `HashBucket`; for a combination by the hash of the sum of its values' hashes, as
-            `HashedCross` sums them, but without nulls.
+        num_buckets: the number of ids for values outside the vocabulary, which the hash of
+            `HashBucket` distributes; for a combination it is the hash of the sum of its values'
+            hashes, as in `HashedCross`, but without nulls.
         vocabs: vocabularies by name, which are then not learnt: a list, an array, a series, or the
             path of a parquet file. Ids follow the given order; `freq_threshold` does not apply.
         encode_type: the meaning of a group of columns: "joint" or "combo".
@@ -74,7 +75,7 @@ class Categorify(Operator):
             each part. Not for `engine="gpu"`.
         dtype: the ids' dtype, an integer type.
 
-    The first three and `split_out` are one number for all, or a mapping from a vocabulary's name.
+    The first three and `split_out` are one number for all vocabularies, or a mapping name -> number.
 
     Takes integers, booleans, strings, and, except in combinations, lists of them. A null element of
     a list is 1; an empty or null list stays empty. A combination is null if all its values are;

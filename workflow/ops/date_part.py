@@ -139,7 +139,7 @@ class DatePart(Operator):
             standard time all year.
         zone_offsets: the offsets of zones from UTC, in seconds, each with the second since
             1970-01-01 UTC from which it applies: `{"Asia/Tokyo": [[0, 32400]]}`. By default those
-            of Polars; a saved workflow stores the offsets in use when it was fitted.
+            of Polars; a saved workflow stores the offsets in use when it was saved.
 
     Raises:
         WorkflowError: an unknown part, unit or zone; a column that holds neither times nor

@@ -53,16 +53,16 @@ class JoinExternal(Operator):
         storage_options: how to connect to the object store of a path such as s3://bucket/key, as in
             `Workflow.fit`; not saved.
 
-    A key that the table lacks, or that is null (even one of several), gives null, and an empty list
-    in a list column. A list column may be the only key: each of its elements is joined. The input
-    columns stay. Keys of integers may come as floats, as pandas makes them beside a missing one:
-    NaN is null, and a fraction is an error; in a key that the workflow computes, a fraction matches
-    nothing. Keys that are times match if both are of one kind: dates, times without a zone, or times
-    with any zone, where the moment counts.
+    A key that is not in the table, or is null (even one of several), gives null, or an empty list in a
+    list column. A list column may be the only key: each of its elements is joined. The input columns
+    stay. Integer keys may come as floats, which pandas makes of them beside a missing value: NaN is
+    null, and a fraction is an error; in a key that the workflow computes, a fraction matches nothing.
+    Keys that are times match within one kind: dates, times without a zone, or times with a zone, of
+    which the moment counts and not the zone.
 
     Raises:
-        WorkflowError: keys of different kinds, such as numbers and strings, or times with a zone and
-            without one; a key that is no whole number, with its row.
+        WorkflowError: keys of different kinds, such as numbers and strings, or times with and without a
+            zone; or a key that is not a whole number, with its row.
 
     Example:
         >>> movies = pl.DataFrame({"movieId": [1, 2], "genres": [["Comedy"], []]})

@@ -1,4 +1,4 @@
-"""Numbers of numpy in settings, such as scikit-learn's class weights and maxima of pandas."""
+"""Numbers in settings, also those of numpy, such as scikit-learn's class weights and maxima of pandas."""
 
 from __future__ import annotations
 
@@ -21,6 +21,25 @@ def python_number(value: Any) -> Any:
         (7, '7')
     """
     return value.item() if isinstance(value, np.generic) else value
+
+
+def whole_number(name: str, given: Any, least: int, error: type[Exception]) -> int:
+    """A setting as an integer.
+
+    Args:
+        name: of the setting.
+        given: its value; a scalar of numpy too.
+        least: the smallest value.
+        error: what to raise if it is smaller, or no whole number.
+
+    Example:
+        >>> whole_number("epochs", np.int64(3), 1, ValueError)
+        3
+    """
+    number = python_number(given)
+    if type(number) is not int or number < least:
+        raise error(f"Expected {name} as a whole number from {least}. Received: {given!r:.100}.")
+    return number
 
 
 def takes_numpy_numbers(function: Callable[_P, _R]) -> Callable[_P, _R]:

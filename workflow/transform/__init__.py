@@ -1,1 +1,1 @@
-"""Transforming: a fitted program over data of any size, in memory and to parquet."""
+"""Transformation of data of any size by a fitted program, in memory and to parquet."""

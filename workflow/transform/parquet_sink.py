@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -157,11 +157,16 @@ class ParquetSink:
             first: the number of the first file.
         """
         paths: list[Path] = []
-        numbered = zip(count(first, self._files_per_query), pieces, strict=False)
-        with rows_on_gpu() as gpu, ThreadPoolExecutor(FINISHED_AT_ONCE) as pool:
-            finished: list[Future[None]] = []
-            # One piece's files are written while the next piece is computed.
-            for written in in_order(partial(self._write_piece, folder, gpu), numbered, 2):
+        finished: list[Future[None]] = []
+        numbers = count(first, self._files_per_query)
+        with (
+            rows_on_gpu() as gpu,
+            ThreadPoolExecutor(FINISHED_AT_ONCE) as pool,
+            # One piece's files are written while the next piece is computed. Two that are computed at a
+            # time would take longer: each operation of cuDF waits for Python's lock.
+            closing(in_order(lambda make: make(gpu), pieces, 1)) as made,
+        ):
+            for written in map(partial(self._write_piece, folder), numbers, made):
                 paths += written
                 finished += [pool.submit(self._finish, path) for path in written]
                 advance(self.rows_per_query)
@@ -200,11 +205,7 @@ class ParquetSink:
             files = cut(shuffled(files, scratch, self.seed), self.rows_per_file)
         return self.write_frames(files, scratch)
 
-    def _write_piece(
-        self, folder: Path, gpu: Gpu, numbered: tuple[int, Callable[[Gpu], RowsOnGpu]]
-    ) -> list[Path]:
-        first, make = numbered
-        rows = make(gpu)
+    def _write_piece(self, folder: Path, first: int, rows: RowsOnGpu) -> list[Path]:
         files = max(1, -(-rows.height // self.rows_per_file))
         paths = [folder / f"part-{first + n:05}.parquet" for n in range(files)]
         with write_errors(f"parquet to {self.folder}"):

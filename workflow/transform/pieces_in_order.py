@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -112,7 +112,7 @@ def transform_stream(query: pl.LazyFrame, engine: str) -> Iterator[pl.DataFrame]
 
 def in_order(
     function: Callable[[Item], Made], items: Iterable[Item], workers: int
-) -> Iterator[Made]:
+) -> Generator[Made, None, None]:
     """`map` in threads: results in the order of the items, at most one a thread ahead.
 
     Example:

@@ -73,8 +73,8 @@ def bench(
             return
         measured = _measure(client, frame, seconds, clients)
         title = f"{client.model_name} at {client.url}"
-    lines = [_line(one) for one in measured]
-    cached = any(one.response_cache for one in measured)
+    lines = [_line(latency) for latency in measured]
+    cached = any(latency.response_cache for latency in measured)
     if as_json:
         answer(as_json, "", model=name, lines=lines, response_cache=cached)
     else:
@@ -102,14 +102,14 @@ def _measure(
     return [measure_latency(client, frame, threads, size, seconds) for threads, size in cases]
 
 
-def _line(found: Latency) -> dict[str, float]:
+def _line(latency: Latency) -> dict[str, float]:
     """The numbers of a line by their titles."""
     from exporter.report.latency import PERCENTILES  # noqa: PLC0415 - as above
 
-    rate = found.requests_per_second
-    times = zip(PERCENTILES, found.milliseconds, strict=True)
-    line = {"clients": found.clients, "rows": found.rows, **{f"p{p} ms": ms for p, ms in times}}
-    return {**line, "requests/s": rate, "rows/s": rate * found.rows}
+    rate = latency.requests_per_second
+    times = zip(PERCENTILES, latency.milliseconds, strict=True)
+    line = {"clients": latency.clients, "rows": latency.rows, **{f"p{p} ms": ms for p, ms in times}}
+    return {**line, "requests/s": rate, "rows/s": rate * latency.rows}
 
 
 def _table(title: str, lines: list[dict[str, float]], note: str | None) -> Table:

@@ -57,40 +57,40 @@ def init(
         raise CommandError(f"Expected a new folder, or an empty one. Received: {str(folder)!r}.")
     needed = installed_package(distribution(NAME)) if package is None else package_at(package)
     with filling(folder):
-        made = _written(folder, name, needed)
+        paths = _written(folder, name, needed)
     lines = [
-        folded(f"made      {', '.join(str(path.relative_to(folder)) for path in made)}"),
+        folded(f"made      {', '.join(str(path.relative_to(folder)) for path in paths)}"),
         f"installs  {needed.requirement}",
     ]
     if needed.only_here:
         lines.append("          which is on this machine alone: for CI give --package WHEEL or URL")
     lines.append(f"try       {_here()}make -C {quote(str(folder))}")
-    answer(as_json, "\n".join(lines), folder=folder, files=made, requirement=needed.requirement)
+    answer(as_json, "\n".join(lines), folder=folder, files=paths, requirement=needed.requirement)
 
 
 def _written(folder: Path, name: str, needed: Package) -> list[Path]:
     """Write the project's files."""
     source = files("exporter.command_line") / "project"
-    made = []
-    for own, place in FILES.items():
-        text = (source / own).read_text(encoding="utf-8")
+    paths = []
+    for template, place in FILES.items():
+        text = (source / template).read_text(encoding="utf-8")
         text = text.replace("NAME := clicks", f"NAME := {name}")
         text = text.replace("--load-model=clicks", f"--load-model={name}")
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        made.append(path)
-    made.append(folder / "requirements.txt")
-    made[-1].write_text(needed.text, encoding="utf-8")
+        paths.append(path)
+    paths.append(folder / "requirements.txt")
+    paths[-1].write_text(needed.text, encoding="utf-8")
     if needed.wheel is not None:
-        made.append(folder / "wheels" / needed.wheel.name)
-        made[-1].parent.mkdir()
-        shutil.copyfile(needed.wheel, made[-1])
-    return made
+        paths.append(folder / "wheels" / needed.wheel.name)
+        paths[-1].parent.mkdir()
+        shutil.copyfile(needed.wheel, paths[-1])
+    return paths
 
 
 def _here() -> str:
     """The path that a shell needs to find this environment's programs, if it is not active."""
     programs = Path(sys.executable).parent
-    own = shutil.which("ensemble", path=programs)
-    return "" if own in (None, shutil.which("ensemble")) else f"PATH={quote(str(programs))}:$PATH "
+    path = shutil.which("ensemble", path=programs)
+    return "" if path in (None, shutil.which("ensemble")) else f"PATH={quote(str(programs))}:$PATH "

@@ -61,7 +61,7 @@ def inspect(
     from workflow import generate_dataset, inspect_dataset  # noqa: PLC0415 - so that help is shown at once
     from workflow.data.sources import expect_kept, files_of  # noqa: PLC0415
 
-    given, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
+    source, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
     for path in (save, html, generate):
         expect_place(path)
         if path is not None and path.exists():
@@ -69,23 +69,23 @@ def inspect(
     if rows is not None and generate is None:
         raise CommandError(f"Expected --rows with --generate FILE. Received: --rows {rows} alone.")
     inspection = inspect_dataset(
-        given, columns or None, top=top, most_values=most_values, storage_options=options
+        source, columns or None, top=top, most_values=most_values, storage_options=options
     )
-    made = []
+    notes = []
     if save is not None:
         inspection.save(save)
-        made.append(f"{save}: the facts")
+        notes.append(f"{save}: the facts")
     if html is not None:
         write_text(html, inspection.to_page())
-        made.append(f"{html}: the page")
+        notes.append(f"{html}: the page")
     if generate is not None:
         count = inspection.rows if rows is None else rows
         generate_dataset(inspection, count, generate, seed, row_group_size=row_group_size)
-        made.append(f"{generate}: {count:,} random rows")
+        notes.append(f"{generate}: {count:,} random rows")
     # Files first: who reads the table may stop after its first lines.
     answer(
         as_json,
-        "\n".join([str(inspection), *made]),
+        "\n".join([str(inspection), *notes]),
         rows=inspection.rows,
         columns=[asdict(column) for column in inspection.columns],
         unreadable=inspection.unreadable,

@@ -52,8 +52,8 @@ def openapi(
         contract = read_contract(EnsembleDrawing.read(repository or Path("models"), name).config)
     if server is None and (connection.url or "").startswith("http"):
         server = connection.url
-    written = {} if server is None else {"server": server}
-    document = openapi_document(name, contract, **written)
+    arguments = {} if server is None else {"server": server}
+    document = openapi_document(name, contract, **arguments)
     text = json.dumps(document, indent=2, ensure_ascii=output is None)
     if output is None:
         typer.echo(text)

@@ -62,7 +62,7 @@ def parity(
     Example: `ensemble parity movielens "raw/valid/*.parquet" --url 127.0.0.1:8001`
     """
     page = page_place(html, no_html, name, "parity")
-    given, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
+    source, options = with_nulls(data, null_value), pairs(storage_option, "--storage-option")
     import_tensorflow()
     # So that help is shown at once.
     from exporter.report.parity_page import parity_page  # noqa: PLC0415
@@ -74,7 +74,7 @@ def parity(
         Workflow.load(workflow),
         load_network(with_items(model, items, k, index, search)),
     )
-    frame = first_rows(given, fitted.input_schema, rows, options)
+    frame = first_rows(source, fitted.input_schema, rows, options)
     # Beside --url the repository gives the page its sizes.
     of_server = replace(connection, repository=None) if connection.url else connection
     with connected(name, of_server) as client:

@@ -232,9 +232,9 @@ def train(
     own_loss = make_loss(loss, softmax)
     network = described.make(fitted, labels)
     expect_savable(network, output)
-    begun = _begin_with(warm_start, warm_start_workflow, network, fitted)
-    if begun is not None and not as_json:
-        typer.echo(folded(str(begun)))
+    start = _begin_with(warm_start, warm_start_workflow, network, fitted)
+    if start is not None and not as_json:
+        typer.echo(folded(str(start)))
     further: dict[str, Any] = {"on_bad_files": on_bad_files}
     if sequence:  # bst takes it as one tensor
         further |= {"sparse_names": [sequence], "sparse_as_dense": True}
@@ -288,17 +288,17 @@ def train(
         seconds=report.seconds,
         history=report.history,
         loss_curve=report.loss_curve,
-        **({} if begun is None else {"warm_start": vars(begun)}),
+        **({} if start is None else {"warm_start": vars(start)}),
     )
 
 
 def _expect_both(network: Path | None, workflow: Path | None) -> None:
     """Check the options of a warm start, of which none or both are given."""
     if (network is None) != (workflow is None):
-        given = "--warm-start" if network else "--warm-start-workflow"
+        option = "--warm-start" if network else "--warm-start-workflow"
         raise CommandError(
             "Expected --warm-start with --warm-start-workflow, an earlier network and the workflow that "
-            f"it was trained with. Received: {given} alone."
+            f"it was trained with. Received: {option} alone."
         )
     if network is not None and network.suffix != ".keras":
         raise CommandError(f"Expected --warm-start as a .keras file. Received: {network}.")
@@ -317,7 +317,7 @@ def _begin_with(path: Path | None, workflow: Path | None, network: Any, fitted: 
 
 
 def _expect_made_by(
-    workflow: Path, own: Schema, path: str, connection: Mapping[str, str] | None
+    workflow: Path, schema: Schema, path: str, connection: Mapping[str, str] | None
 ) -> None:
     """Refuse data beside which a schema says that another workflow has made it."""
     from loader.read.source import open_data  # noqa: PLC0415 - so that help is shown at once
@@ -325,21 +325,21 @@ def _expect_made_by(
     beside = open_data([path], None, connection).schema
     if beside is None:
         return
-    for column in own.columns:
-        made = beside.get(column.name, column)
-        if made != column:
+    for column in schema.columns:
+        received = beside.get(column.name, column)
+        if received != column:
             raise CommandError(
                 f"Expected data that the workflow in {workflow} has made. Received: {path}, whose "
-                f"column {column.name!r} differs: {_difference(made, column)}. Transform the data with "
-                "this workflow, or pass --workflow with the one that has made it."
+                f"column {column.name!r} differs: {_difference(received, column)}. Transform the data "
+                "with this workflow, or pass --workflow with the one that has made it."
             )
 
 
-def _difference(made: ColumnSchema, own: ColumnSchema) -> str:
+def _difference(received: ColumnSchema, expected: ColumnSchema) -> str:
     """The first difference of two columns, in words."""
     from workflow.schema.tags import FIT  # noqa: PLC0415 - so that help is shown at once
 
-    facts = [column.to_json() | column.to_json()["properties"] for column in (made, own)]
+    facts = [column.to_json() | column.to_json()["properties"] for column in (received, expected)]
     differ = [name for name in facts[0] | facts[1] if facts[0].get(name) != facts[1].get(name)]
     names = sorted({*differ} - {"properties", FIT})
     if not names:

@@ -47,17 +47,17 @@ def adapt_network(network: OnnxNetwork) -> OnnxModel:
 
     graph = rename(proto.graph, renamed)
     before, after = [*_packed(network, renamed)], [*_columns(network, renamed)]
-    kept = [*graph.initializer]
+    constants = [*graph.initializer]
     shapes = {_FLAT: [-1], _COLUMN: [-1, 1]}
-    used = {name for node in (*before, *after) for name in node.input}
-    kept += [numpy_helper.from_array(np.array(s), n) for n, s in shapes.items() if n in used]
+    inputs = {name for node in (*before, *after) for name in node.input}
+    constants += [numpy_helper.from_array(np.array(s), n) for n, s in shapes.items() if n in inputs]
     proto.graph.CopyFrom(
         helper.make_graph(
             [*before, *graph.node, *after],
             "network",
             [*map(_info, network.signature.inputs)],
             [*map(_info, network.signature.outputs)],
-            kept,
+            constants,
         )
     )
     # Converters write the newest version, which an older server refuses whatever the operations are.
@@ -70,13 +70,13 @@ def _with_constants(proto: onnx.ModelProto, folder: Path | None) -> onnx.ModelPr
     """The model with the constants of its operations inside, which a graph has no table for."""
     if not any(_is_outside(a.t) for node in proto.graph.node for a in node.attribute):
         return proto
-    own = onnx.ModelProto()
-    own.CopyFrom(proto)
-    for node in own.graph.node:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for node in copy.graph.node:
         for attribute in node.attribute:
             if _is_outside(attribute.t):
                 attribute.t.CopyFrom(_inside(attribute.t, folder))
-    return own
+    return copy
 
 
 def _is_outside(tensor: TensorProto) -> bool:
@@ -103,28 +103,28 @@ def _public_names(network: OnnxNetwork, graph: onnx.GraphProto) -> dict[str, str
         for spec in model.inputs
         if spec.name not in model.flat and not isinstance(network.columns.get(spec.name), tuple)
     }
-    made = {name for node in graph.node for name in node.output}
-    return names | {name: name for name in model.outputs if name in made - network.columnar}
+    results = {name for node in graph.node for name in node.output}
+    return names | {name: name for name in model.outputs if name in results - network.columnar}
 
 
 def _packed(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[onnx.NodeProto]:
     """Operations that make the network's own inputs of columns."""
     for spec in network.model.inputs:
-        own, columns = renamed(spec.name), network.columns_of(spec.name)
+        inner, columns = renamed(spec.name), network.columns_of(spec.name)
         if spec.name in network.model.flat:
-            yield helper.make_node("Reshape", [columns[0], _FLAT], [own], own)
+            yield helper.make_node("Reshape", [columns[0], _FLAT], [inner], inner)
         elif isinstance(network.columns.get(spec.name), tuple):
-            yield helper.make_node("Concat", columns, [own], own, axis=1)
+            yield helper.make_node("Concat", columns, [inner], inner, axis=1)
 
 
 def _columns(network: OnnxNetwork, renamed: Callable[[str], str]) -> Iterable[onnx.NodeProto]:
     """Operations that make the served outputs from the network's own."""
     for name in network.model.outputs:
-        own = renamed(name)
+        inner = renamed(name)
         if name in network.columnar:
-            yield helper.make_node("Reshape", [own, _COLUMN], [name], name)
-        elif own != name:
-            yield helper.make_node("Identity", [own], [name], name)
+            yield helper.make_node("Reshape", [inner, _COLUMN], [name], name)
+        elif inner != name:
+            yield helper.make_node("Identity", [inner], [name], name)
 
 
 def _info(spec: TensorSpec) -> onnx.ValueInfoProto:
@@ -158,17 +158,17 @@ def _inside(tensor: TensorProto, folder: Path | None) -> TensorProto:
     """The tensor with its values."""
     if not _is_outside(tensor):
         return tensor
-    own = TensorProto()
-    own.CopyFrom(tensor)
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
     try:
-        onnx.external_data_helper.load_external_data_for_tensor(own, str(folder))
+        onnx.external_data_helper.load_external_data_for_tensor(copy, str(folder))
     except Exception as error:  # onnx raises errors of several types
         raise ExportError(
             f"Expected the weights {tensor.name!r} in {folder}. Received: {in_a_line(error)}"
         ) from error
-    own.ClearField("external_data")
-    own.data_location = TensorProto.DEFAULT
-    return own
+    copy.ClearField("external_data")
+    copy.data_location = TensorProto.DEFAULT
+    return copy
 
 
 def _array(tensor: TensorProto, folder: Path | None) -> Any:

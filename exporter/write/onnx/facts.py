@@ -41,7 +41,7 @@ class Fact:
 
 def attributes(node: onnx.NodeProto) -> dict[str, Any]:
     """The attributes of an operation, by name."""
-    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 class Facts:
@@ -86,25 +86,25 @@ class Facts:
         elif width := self._width_chosen(node):
             self._widths[node.output[0]] = width
         elif node.op_type in _RULES:
-            found = _RULES[node.op_type](self, node)
-            if found is not None:
-                self._known[node.output[0]] = found
+            fact = _RULES[node.op_type](self, node)
+            if fact is not None:
+                self._known[node.output[0]] = fact
 
     def given(self, node: onnx.NodeProto) -> list[Fact]:
         """The facts of an operation's operands, constant rows among them; none if one is unknown."""
-        found = [self._known.get(name) or self._row(name) for name in node.input]
-        known = [fact for fact in found if fact is not None and fact.depth is None]
-        return known if len(known) == len(found) else []
+        operands = [self._known.get(name) or self._row(name) for name in node.input]
+        facts = [fact for fact in operands if fact is not None and fact.depth is None]
+        return facts if len(facts) == len(operands) else []
 
     def alike(self, node: onnx.NodeProto) -> list[Fact]:
         """The fact `given`, if all operands have the shape of the result, or are constants of a row."""
-        given = self.given(node)
-        moving = [fact for fact in given if fact.rows]
+        operands = self.given(node)
+        moving = [fact for fact in operands if fact.rows]
         # Those without a common input could have different numbers of rows.
         together = moving and all(fact.rows & moving[0].rows for fact in moving)
         widths = {fact.width for fact in moving}
-        fit = len(widths) == 1 and {fact.width for fact in given} <= widths | {1}
-        return given if together and fit else []
+        fit = len(widths) == 1 and {fact.width for fact in operands} <= widths | {1}
+        return operands if together and fit else []
 
     def shape(self, name: str) -> Sequence[int]:
         """The shape of an initializer; none if it is not one."""
@@ -146,22 +146,22 @@ def fits(limits: Limits | None, dtype: int) -> bool:
     return all(ends.min <= least and most <= ends.max for least, most in limits)
 
 
-def _joint(given: Sequence[Fact]) -> Fact | None:
+def _joint(operands: Sequence[Fact]) -> Fact | None:
     """The result of an operation on each element, of the dtype of its last operand."""
-    if not given:
+    if not operands:
         return None
-    rows = frozenset[str]().union(*(fact.rows for fact in given))
-    return Fact(max(fact.width for fact in given), given[-1].dtype, rows)
+    rows = frozenset[str]().union(*(fact.rows for fact in operands))
+    return Fact(max(fact.width for fact in operands), operands[-1].dtype, rows)
 
 
 def _each(facts: Facts, node: onnx.NodeProto) -> Fact | None:
     return _joint(facts.alike(node))
 
 
-def _by_column(given: Sequence[Fact]) -> list[tuple[tuple[int, int], ...]]:
+def _by_column(operands: Sequence[Fact]) -> list[tuple[tuple[int, int], ...]]:
     """The limits of all operands, column by column; none if one is unknown."""
-    limits = [fact.limits for fact in given if fact.limits is not None]
-    if not limits or len(limits) < len(given):
+    limits = [fact.limits for fact in operands if fact.limits is not None]
+    if not limits or len(limits) < len(operands):
         return []
     width = max(map(len, limits))
     spread = [each * (width if len(each) == 1 else 1) for each in limits]
@@ -169,21 +169,21 @@ def _by_column(given: Sequence[Fact]) -> list[tuple[tuple[int, int], ...]]:
 
 
 def _sum(facts: Facts, node: onnx.NodeProto) -> Fact | None:
-    made = _each(facts, node)
+    fact = _each(facts, node)
     columns = _by_column(facts.alike(node))
     limits = tuple((a[0] + b[0], a[1] + b[1]) for a, b in columns)
-    return replace(made, limits=limits) if made and limits and fits(limits, made.dtype) else made
+    return replace(fact, limits=limits) if fact and limits and fits(limits, fact.dtype) else fact
 
 
 def _always(facts: Facts, node: onnx.NodeProto) -> Fact | None:
     """A comparison, or `And`: True everywhere if it is at the limits."""
-    made = _each(facts, node)
-    if made is None:
+    fact = _each(facts, node)
+    if fact is None:
         return None
     columns = _by_column(facts.alike(node))
     holds = _HOLDS[node.op_type]
     sure = columns and all(holds(*a, *b) for a, b in columns)
-    return replace(made, dtype=TensorProto.BOOL, limits=((1, 1),) * made.width if sure else None)
+    return replace(fact, dtype=TensorProto.BOOL, limits=((1, 1),) * fact.width if sure else None)
 
 
 _HOLDS: Mapping[str, Callable[[int, int, int, int], bool]] = {
@@ -195,26 +195,26 @@ _HOLDS: Mapping[str, Callable[[int, int, int, int], bool]] = {
 
 
 def _cast(facts: Facts, node: onnx.NodeProto) -> Fact | None:
-    made, to = _each(facts, node), attributes(node)["to"]
-    if made is None:
+    fact, to = _each(facts, node), attributes(node)["to"]
+    if fact is None:
         return None
     limits = facts.given(node)[0].limits
-    return replace(made, dtype=to, limits=limits if fits(limits, to) else None)
+    return replace(fact, dtype=to, limits=limits if fits(limits, to) else None)
 
 
 def _encoder(facts: Facts, node: onnx.NodeProto) -> Fact | None:
-    made, tables = _each(facts, node), attributes(node)
-    if made is None or "values_tensor" not in tables:
+    fact, tables = _each(facts, node), attributes(node)
+    if fact is None or "values_tensor" not in tables:
         return None
-    made = replace(made, dtype=tables["values_tensor"].data_type)
+    fact = replace(fact, dtype=tables["values_tensor"].data_type)
     values = numpy_helper.to_array(tables["values_tensor"]).reshape(-1)
     if values.dtype.kind not in "iu":
-        return made
-    others = tables.get("default_tensor")
+        return fact
+    fallback = tables.get("default_tensor")
     # Without one, a value that is no key becomes -1.
-    default = np.array([-1]) if others is None else numpy_helper.to_array(others).reshape(-1)
+    default = np.array([-1]) if fallback is None else numpy_helper.to_array(fallback).reshape(-1)
     ends = min(*values.tolist(), *default.tolist()), max(*values.tolist(), *default.tolist())
-    return replace(made, limits=(ends,) * made.width)
+    return replace(fact, limits=(ends,) * fact.width)
 
 
 def _columns(facts: Facts, node: onnx.NodeProto) -> dict[str, Fact]:
@@ -224,21 +224,21 @@ def _columns(facts: Facts, node: onnx.NodeProto) -> dict[str, Fact]:
         return {}
     limits = [None] * block.width if block.limits is None else [(each,) for each in block.limits]
     return {
-        name: replace(block, width=1, limits=own)
-        for name, own in zip(node.output, limits, strict=True)
+        name: replace(block, width=1, limits=column_limits)
+        for name, column_limits in zip(node.output, limits, strict=True)
     }
 
 
 def _concat(facts: Facts, node: onnx.NodeProto) -> Fact | None:
-    given = facts.given(node)
+    operands = facts.given(node)
     # Constants have one row, which need not be the number of the others.
-    if attributes(node)["axis"] not in (1, -1) or not all(f.rows for f in given) or not given:
+    if attributes(node)["axis"] not in (1, -1) or not all(f.rows for f in operands) or not operands:
         return None
     limits: Limits | None = ()
-    for fact in given:
+    for fact in operands:
         limits = None if limits is None or fact.limits is None else limits + fact.limits
-    rows = frozenset[str]().union(*(fact.rows for fact in given))
-    return Fact(sum(fact.width for fact in given), given[0].dtype, rows, limits)
+    rows = frozenset[str]().union(*(fact.rows for fact in operands))
+    return Fact(sum(fact.width for fact in operands), operands[0].dtype, rows, limits)
 
 
 def _gather(facts: Facts, node: onnx.NodeProto) -> Fact | None:
@@ -252,14 +252,14 @@ def _gather(facts: Facts, node: onnx.NodeProto) -> Fact | None:
 
 def _reshape(facts: Facts, node: onnx.NodeProto) -> Fact | None:
     """The vectors of a row side by side, or columns as they were."""
-    given, shape = facts[node.input[0]], facts.constants.get(node.input[1])
-    if given is not None and given.depth is None and facts.width_of(node.input[1]) == given.width:
-        return given
-    if given is None or given.depth is None or shape is None:
+    block, shape = facts[node.input[0]], facts.constants.get(node.input[1])
+    if block is not None and block.depth is None and facts.width_of(node.input[1]) == block.width:
+        return block
+    if block is None or block.depth is None or shape is None:
         return None
-    width = given.width * given.depth
+    width = block.width * block.depth
     same = shape.tolist() == [-1, width]
-    return replace(given, width=width, depth=None) if same else None
+    return replace(block, width=width, depth=None) if same else None
 
 
 _RULES: Mapping[str, Callable[[Facts, onnx.NodeProto], Fact | None]] = {

@@ -129,15 +129,15 @@ def fuse(first: onnx.ModelProto, second: OnnxModel) -> OnnxModel:
     versions = opsets_of(first) | opsets_of(second.proto)
     first = with_opsets(first, versions)
     second = OnnxModel(with_opsets(second.proto, opsets_of(first)), second.tables)
-    made = {output.name for output in first.graph.output}
+    results = {output.name for output in first.graph.output}
     outputs = {output.name for output in second.proto.graph.output}
-    inputs = [i for i in second.proto.graph.input if i.name + OUTPUT_SUFFIX not in made]
-    own = outputs | {tensor.name for tensor in inputs}
+    inputs = [i for i in second.proto.graph.input if i.name + OUTPUT_SUFFIX not in results]
+    interface = outputs | {tensor.name for tensor in inputs}
 
     def renamed(name: str) -> str:
-        if name in own or not name:
+        if name in interface or not name:
             return name
-        return name + OUTPUT_SUFFIX if name + OUTPUT_SUFFIX in made else f"network/{name}"
+        return name + OUTPUT_SUFFIX if name + OUTPUT_SUFFIX in results else f"network/{name}"
 
     fused = onnx.ModelProto()
     fused.CopyFrom(first)
@@ -155,15 +155,15 @@ def prune(model: OnnxModel) -> OnnxModel:
     """The model with the operations and constants that its outputs depend on."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
-    wanted, nodes = {tensor.name for tensor in proto.graph.output}, []
+    names, nodes = {tensor.name for tensor in proto.graph.output}, []
     for node in reversed(model.proto.graph.node):
-        if not wanted.isdisjoint(node.output):
-            wanted.update(node.input, taken_inside([node]))
+        if not names.isdisjoint(node.output):
+            names.update(node.input, taken_inside([node]))
             nodes.append(node)
     del proto.graph.node[:], proto.graph.initializer[:]
     proto.graph.node.extend(reversed(nodes))
-    proto.graph.initializer.extend(t for t in model.proto.graph.initializer if t.name in wanted)
-    tables = {name: table for name, table in model.tables.items() if name in wanted}
+    proto.graph.initializer.extend(t for t in model.proto.graph.initializer if t.name in names)
+    tables = {name: table for name, table in model.tables.items() if name in names}
     return OnnxModel(proto, tables)
 
 

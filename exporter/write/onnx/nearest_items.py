@@ -16,8 +16,8 @@ _VECTORS = "items/vectors"
 def nearest_to_onnx(network: NearestNetwork) -> OnnxModel:
     """The search alone, from the tower's vector."""
     name, width = network.vector.name, network.items.width
-    given = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", width])
-    graph = helper.make_graph([], "nearest_items", [given], [])
+    vector = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", width])
+    graph = helper.make_graph([], "nearest_items", [vector], [])
     opsets = [helper.make_opsetid("", OPSET)]
     proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     return with_nearest_items(OnnxModel(proto), network)

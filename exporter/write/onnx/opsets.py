@@ -21,11 +21,11 @@ _COMPATIBLE = {
 
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
     """The version of each set of operations, by its domain; "" is ONNX's own."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for opset in model.opset_import:
         domain = "" if opset.domain == "ai.onnx" else opset.domain
-        found[domain] = max(opset.version, found.get(domain, 0))
-    return found
+        versions[domain] = max(opset.version, versions.get(domain, 0))
+    return versions
 
 
 def with_opsets(model: onnx.ModelProto, least: Mapping[str, int]) -> onnx.ModelProto:
@@ -34,18 +34,18 @@ def with_opsets(model: onnx.ModelProto, least: Mapping[str, int]) -> onnx.ModelP
     Raises:
         ExportError: an operation has another meaning in the newer version.
     """
-    own = opsets_of(model)
-    wanted = own | {domain: max(n, own.get(domain, 0)) for domain, n in least.items()}
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    _stamp(made, own)
-    if "" in own and own[""] < wanted.get("", 0) and any(not n.domain for n in model.graph.node):
-        made = _converted(made, own[""], wanted[""])
-    for domain, version in wanted.items():
-        if domain and own.get(domain, version) < version:
-            _expect_same(made.graph, domain, own[domain], version)
-    _stamp(made, wanted)
-    return made
+    old = opsets_of(model)
+    new = old | {domain: max(n, old.get(domain, 0)) for domain, n in least.items()}
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model)
+    _stamp(proto, old)
+    if "" in old and old[""] < new.get("", 0) and any(not n.domain for n in model.graph.node):
+        proto = _converted(proto, old[""], new[""])
+    for domain, version in new.items():
+        if domain and old.get(domain, version) < version:
+            _expect_same(proto.graph, domain, old[domain], version)
+    _stamp(proto, new)
+    return proto
 
 
 def expect_opsets(name: str, model: onnx.ModelProto, server: str | None) -> None:
@@ -67,7 +67,7 @@ def expect_opsets(name: str, model: onnx.ModelProto, server: str | None) -> None
 
 def _stamp(model: onnx.ModelProto, opsets: Mapping[str, int]) -> None:
     del model.opset_import[:]
-    model.opset_import.extend(helper.make_opsetid(*each) for each in opsets.items())
+    model.opset_import.extend(helper.make_opsetid(*opset) for opset in opsets.items())
 
 
 def _converted(model: onnx.ModelProto, have: int, want: int) -> onnx.ModelProto:

@@ -21,15 +21,15 @@ def pack_outputs(model: onnx.ModelProto, packing: Packing) -> onnx.ModelProto:
     """
     joined = onnx.ModelProto()
     joined.CopyFrom(model)
-    made = {output.name: output for output in model.graph.output}
+    outputs = {output.name: output for output in model.graph.output}
     for name, packed in packing.items():
-        parts = [made.pop(member.name + OUTPUT_SUFFIX) for member in packed.members]
+        parts = [outputs.pop(member.name + OUTPUT_SUFFIX) for member in packed.members]
         joint = name + OUTPUT_SUFFIX
         names = [part.name for part in parts]
         joined.graph.node.append(helper.make_node("Concat", names, [joint], name=joint, axis=1))
-        made[joint] = _matrix(joint, parts[0], len(parts))
+        outputs[joint] = _matrix(joint, parts[0], len(parts))
     del joined.graph.output[:]
-    joined.graph.output.extend(made.values())
+    joined.graph.output.extend(outputs.values())
     return joined
 
 
@@ -37,10 +37,10 @@ def unpack_inputs(network: OnnxModel, packing: Packing) -> OnnxModel:
     """The network with packed tensors as inputs, in place of their members."""
     if not packing:
         return network
-    taken = {tensor.name: tensor for tensor in network.proto.graph.input}
+    by_name = {tensor.name: tensor for tensor in network.proto.graph.input}
     inputs, outputs, nodes = [], [], []
     for name, packed in packing.items():
-        kind = taken[packed.members[0].name]
+        kind = by_name[packed.members[0].name]
         parts = [member.name + OUTPUT_SUFFIX for member in packed.members]
         inputs.append(_matrix(name, kind, len(parts)))
         outputs += [_matrix(part, kind, 1) for part in parts]

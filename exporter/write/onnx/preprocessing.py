@@ -58,13 +58,13 @@ def preprocessing_to_onnx(
     """
     program = pipeline.features.program
     places = {name: place for place, name in enumerate(order)}
-    made = sorted(program.outputs, key=lambda output: places.get(output[0].name, len(places)))
-    program = replace(program, outputs=tuple(made))
+    ordered = sorted(program.outputs, key=lambda output: places.get(output[0].name, len(places)))
+    program = replace(program, outputs=tuple(ordered))
     try:
         return to_onnx(program, pipeline.client_columns, outputs, rows=rows)
     except (WorkflowError, ExpressionError) as error:
-        others = pipeline.without_onnx
-        raise ExportError(f"{error}{others and f' Use {others}.'}") from error
+        runtimes = pipeline.without_onnx
+        raise ExportError(f"{error}{runtimes and f' Use {runtimes}.'}") from error
 
 
 def with_padded_lists(pipeline: Pipeline, network: OnnxModel) -> OnnxModel:

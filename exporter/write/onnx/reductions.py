@@ -41,19 +41,19 @@ def with_axes_from_the_front(model: OnnxModel) -> OnnxModel:
 
 
 def _reduces(node: onnx.NodeProto) -> bool:
-    own = node.op_type.startswith("Reduce") or node.op_type in ("ArgMax", "ArgMin")
-    return own and not node.domain
+    is_reduction = node.op_type.startswith("Reduce") or node.op_type in ("ArgMax", "ArgMin")
+    return is_reduction and not node.domain
 
 
 def _constants(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, Array]:
     """The constants among some tensors."""
-    found = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name in names}
+    arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name in names}
     for node in graph.node:
         if node.op_type == "Constant" and node.output[0] in names:
-            (given,) = attributes(node).values()
-            is_tensor = isinstance(given, onnx.TensorProto)
-            found[node.output[0]] = numpy_helper.to_array(given) if is_tensor else np.array(given)
-    return found
+            (value,) = attributes(node).values()
+            is_tensor = isinstance(value, onnx.TensorProto)
+            arrays[node.output[0]] = numpy_helper.to_array(value) if is_tensor else np.array(value)
+    return arrays
 
 
 def _ranks(model: OnnxModel) -> dict[str, int]:

@@ -59,14 +59,14 @@ class _Simpler:
         self._same: dict[str, str] = {}
         self._constants: list[TensorProto] = []
         for node in graph.node:
-            own = onnx.NodeProto()
-            own.CopyFrom(node)
-            own.input[:] = [self._same.get(name, name) for name in own.input]
-            same = self._shortcut(own)
-            if same is not None and own.output[0] not in self._outputs:
-                self._same[own.output[0]] = same
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.input[:] = [self._same.get(name, name) for name in copy.input]
+            same = self._shortcut(copy)
+            if same is not None and copy.output[0] not in self._outputs:
+                self._same[copy.output[0]] = same
             else:
-                self._keep(own)
+                self._keep(copy)
 
     def model(self) -> OnnxModel:
         """The graph of what was kept."""
@@ -121,10 +121,10 @@ class _Simpler:
             return None
         condition, values, filling = chosen.input
         valid = self._made_by.get(condition)
-        known = self.facts.constants.get(filling)
+        fill = self.facts.constants.get(filling)
         if valid is None or valid.op_type != "Equal" or [*valid.input] != [values, values]:
             return None
-        if known is None or known.tobytes() != bound.tobytes() or self.facts[values] is None:
+        if fill is None or fill.tobytes() != bound.tobytes() or self.facts[values] is None:
             return None
         name = node.output[0]
         above = self._add("GreaterOrEqual", f"{name}/above", values, node.input[1])
@@ -199,8 +199,8 @@ def _with_offsets(model: OnnxModel) -> OnnxModel:
     graph = model.proto.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
     uses = Counter(name for node in graph.node for name in node.input)
-    kept = taken_inside(graph.node) | {tensor.name for tensor in graph.output}
-    uses.update(kept)
+    fixed_names = taken_inside(graph.node) | {tensor.name for tensor in graph.output}
+    uses.update(fixed_names)
     made_by = {name: node for node in graph.node for name in node.output}
     names = {}
     for node in graph.node:
@@ -209,7 +209,7 @@ def _with_offsets(model: OnnxModel) -> OnnxModel:
             continue
         if attributes(joint)["axis"] not in (1, -1):
             continue
-        if node.output[0] in kept:
+        if node.output[0] in fixed_names:
             continue
         added = numpy_helper.to_array(constants[node.input[1]]).reshape(-1)
         encoders = [made_by[name] for name in joint.input if name in made_by]

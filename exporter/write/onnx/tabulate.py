@@ -69,30 +69,30 @@ def tabulate(model: OnnxModel) -> OnnxModel:
 
     Only where a row's values are bit for bit the same whichever other rows a request has.
     """
-    made: dict[str, tuple[str, Any]] = {}
+    lookups: dict[str, tuple[str, Any]] = {}
     for region in _regions(model):
         try:
             results = _results(model, region)
         except Exception:  # noqa: BLE001, S112 - onnxruntime may raise any type
             # A result that the network cannot take, such as an id beyond its table: the proof names it.
             continue
-        made |= {name: (region.source, table) for name, table in results.items()}
-    if not made:
+        lookups |= {name: (region.source, table) for name, table in results.items()}
+    if not lookups:
         return model
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     del proto.graph.node[:]
     for node in model.proto.graph.node:
-        replaced = made.get(node.output[0])
+        replaced = lookups.get(node.output[0])
         proto.graph.node.extend([node] if replaced is None else _gather(node.output[0], *replaced))
-    widths = {table.shape[1] for _, table in made.values()}
+    widths = {table.shape[1] for _, table in lookups.values()}
     proto.graph.initializer.extend(
         numpy_helper.from_array(np.array([-1, width]), f"/tabulated/{width}")
         for width in sorted(widths)
     )
     tables = {
         _table_of(name): Table(table.shape, partial(np.asarray, table))
-        for name, (_, table) in made.items()
+        for name, (_, table) in lookups.items()
     }
     return prune(OnnxModel(proto, {**model.tables, **tables}))
 
@@ -118,11 +118,11 @@ def _regions(model: OnnxModel) -> Iterator[_Region]:
     # Not the network's large tables, of which a copy would be made.
     constants = {tensor.name for tensor in graph.initializer} | {""}
     for node in graph.node:
-        known = facts[node.output[0]] if node.op_type == "LabelEncoder" else None
-        if known is None or known.limits is None:
+        fact = facts[node.output[0]] if node.op_type == "LabelEncoder" else None
+        if fact is None or fact.limits is None:
             continue
-        if known.width == 1 and known.dtype == TensorProto.INT64:
-            region = _region(graph, constants, node.output[0], known.limits[0])
+        if fact.width == 1 and fact.dtype == TensorProto.INT64:
+            region = _region(graph, constants, node.output[0], fact.limits[0])
             if region is not None:
                 yield region
 
@@ -130,18 +130,18 @@ def _regions(model: OnnxModel) -> Iterator[_Region]:
 def _region(
     graph: onnx.GraphProto, constants: set[str], source: str, limits: tuple[int, int]
 ) -> _Region | None:
-    inside, known, nodes = {source}, constants | {source}, []
+    inside, available, nodes = {source}, constants | {source}, []
     for node in graph.node:
-        if node.op_type in _EXACT and known.issuperset(node.input):
+        if node.op_type in _EXACT and available.issuperset(node.input):
             nodes.append(node)
-            known.update(node.output)
+            available.update(node.output)
             if not inside.isdisjoint(node.input):
                 inside.update(node.output)
-    own = {id(node) for node in nodes}
-    taken = {name for node in graph.node if id(node) not in own for name in node.input}
-    taken |= taken_inside(graph.node)
-    taken |= {tensor.name for tensor in graph.output}
-    leaving = [node for node in nodes if not taken.isdisjoint(inside.intersection(node.output))]
+    node_ids = {id(node) for node in nodes}
+    outside = {name for node in graph.node if id(node) not in node_ids for name in node.input}
+    outside |= taken_inside(graph.node)
+    outside |= {tensor.name for tensor in graph.output}
+    leaving = [node for node in nodes if not outside.isdisjoint(inside.intersection(node.output))]
     exits = tuple(node.output[0] for node in leaving)
     saved = sum(not inside.isdisjoint(node.output) for node in nodes)
     whole = all(len(node.output) == 1 for node in leaving)
@@ -166,9 +166,9 @@ def _results(model: OnnxModel, region: _Region) -> Results:
         return {}
     if width * (most + 1) > MOST_BYTES:
         return {}
-    made, other = run(every), random.permutation(count)
+    tables, other = run(every), random.permutation(count)
     shuffled = run(every[other])
-    for name, table in made.items():
+    for name, table in tables.items():
         if table.shape != (count, alone[0][name].shape[1]):
             return {}
         same = [
@@ -177,18 +177,18 @@ def _results(model: OnnxModel, region: _Region) -> Results:
         ]
         if not all(same) or table[other].tobytes() != shuffled[name].tobytes():
             return {}
-    return {n: np.pad(table, ((least, 0), (0, 0))) for n, table in made.items()}
+    return {n: np.pad(table, ((least, 0), (0, 0))) for n, table in tables.items()}
 
 
 def _session(model: OnnxModel, region: _Region) -> Any:
     """A function from results of the lookup to the exits."""
-    used = {name for node in region.nodes for name in node.input}
+    operands = {name for node in region.nodes for name in node.input}
     graph = helper.make_graph(
         region.nodes,
         "region",
         [helper.make_tensor_value_info(region.source, TensorProto.INT64, ["rows", 1])],
         [onnx.ValueInfoProto(name=name) for name in region.exits],
-        [tensor for tensor in model.proto.graph.initializer if tensor.name in used],
+        [tensor for tensor in model.proto.graph.initializer if tensor.name in operands],
     )
     proto = helper.make_model(
         graph, opset_imports=model.proto.opset_import, ir_version=model.proto.ir_version

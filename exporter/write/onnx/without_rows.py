@@ -46,9 +46,9 @@ def _axes(node: onnx.NodeProto) -> tuple[dict[int, int], Sequence[int]]:
 def _padded(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """The operation between those that add the row and take it away."""
     taken_axes, made_axes = _axes(node)
-    own = f"{next(filter(None, node.output))}/rows"
-    rows, none, more, pads = (f"{own}/{part}" for part in ("count", "none", "more", "pads"))
-    axes = [f"{own}/{axis}" for axis in range(3)]
+    node_name = f"{next(filter(None, node.output))}/rows"
+    rows, none, more, pads = (f"{node_name}/{part}" for part in ("count", "none", "more", "pads"))
+    axes = [f"{node_name}/{axis}" for axis in range(3)]
     for number, name in enumerate(axes):
         value = numpy_helper.from_array(np.array([number]))
         yield helper.make_node("Constant", [], [name], name, value=value)
@@ -60,14 +60,14 @@ def _padded(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     yield helper.make_node("Concat", [axes[0], more], [pads], pads, axis=0)
     changed = onnx.NodeProto()
     changed.CopyFrom(node)
-    changed.name = own
+    changed.name = node_name
     for place, name in enumerate(node.input):
         if name and (axis := taken_axes.get(place)) is not None:
-            changed.input[place] = made = f"{own}/input {place}"
-            yield helper.make_node("Pad", [name, pads, "", axes[axis]], [made], made)
+            changed.input[place] = inner = f"{node_name}/input {place}"
+            yield helper.make_node("Pad", [name, pads, "", axes[axis]], [inner], inner)
     for place, name in enumerate(node.output):
-        changed.output[place] = name and f"{own}/output {place}"
+        changed.output[place] = name and f"{node_name}/output {place}"
     yield changed
-    for name, made, number in zip(node.output, changed.output, made_axes, strict=False):
+    for name, inner, number in zip(node.output, changed.output, made_axes, strict=False):
         if name:
-            yield helper.make_node("Slice", [made, axes[0], rows, axes[number]], [name], name)
+            yield helper.make_node("Slice", [inner, axes[0], rows, axes[number]], [name], name)

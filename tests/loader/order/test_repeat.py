@@ -107,5 +107,5 @@ def test_nothing_stays_open(make):
 
 @pytest.mark.parametrize("count", [0, -2, 1.5, "2", [2], tf.constant(2)], ids=str)
 def test_a_count_that_makes_no_sense(make, count):
-    with pytest.raises(LoaderError, match="count as a whole number of at least 1"):
+    with pytest.raises(LoaderError, match="count as a whole number from 1"):
         make().repeat(count)

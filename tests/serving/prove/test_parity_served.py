@@ -57,6 +57,11 @@ def test_large_floats_and_strings_are_proven(client, workflow, network):
     assert {output.name for output in report.outputs} == {"house", "area", "price", "code"}
 
 
+def test_rows_that_the_workflow_refuses_are_an_error_of_the_client(client, workflow, network):
+    with pytest.raises(ClientError, match="PARITY: Expected column 'house' as int64"):
+        check_parity(client, workflow, network, rows().with_columns(pl.col("house").cast(str)))
+
+
 def test_a_nan_that_the_workflow_computes_is_reported(client, workflow, network):
     """TensorFlow may answer such a row with a plausible score, and another runtime with NaN."""
     below_minus_1 = pl.DataFrame({"house": [1, 2, 3], "area": [-5.0, 1.0, -2.0]})

@@ -306,3 +306,55 @@ def test_folders_of_two_fits_are_no_data_set(tmp_path):
     assert "in which another fit has made n: equal ids stand for other values" in refused(both)
     fitted.transform_to_parquet({"n": months["may"], "label": [0, 1, 0]}, tmp_path / "again")
     assert len(numbers([tmp_path / "again", tmp_path / "june"])) == 6
+
+
+LOGS = {
+    "a Delta table": "_delta_log/00000000000000000000.json",
+    "an Iceberg table": "metadata/00000-a72ef4c4-e78c-4588-80a7-75e04280322b.metadata.json",
+    "of Hadoop, an Iceberg table": "metadata/v2.metadata.json",
+    "a Hudi table": ".hoodie/hoodie.properties",
+}
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("place", [".", "table", "table/day=1", "table/*/*.parquet"])
+def test_the_folder_of_a_table_with_a_log_is_refused(tmp_path, kind, place):
+    table = tmp_path / "lake" / "table"
+    for day in ("day=1", "day=2"):
+        write(table / day / "a.parquet", 1, 2)
+    log = table / LOGS[kind]
+    log.parent.mkdir()
+    log.touch()
+    text = refused(str(tmp_path / "lake" / place))
+    assert f"Received: {table}, {kind.removeprefix('of Hadoop, ')}, whose files" in text
+    # Files by their names are those that a reader of the log has chosen.
+    assert numbers([table / "day=1" / "a.parquet"]) == [1, 2]
+
+
+def test_a_data_set_inside_the_folder_of_a_table_is_the_files_that_it_names(made):
+    (made.parent / "_delta_log").mkdir()
+    assert numbers(made) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_folder_of_other_metadata_is_no_table(tmp_path):
+    write(tmp_path / "data" / "a.parquet", 1)
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "columns.metadata.json").touch()
+    assert numbers(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("name", ["000000_0", "x.parq", "y.pq", "Z.PARQUET"])
+def test_parquet_under_another_name_is_refused_in_a_folder(tmp_path, name):
+    write(tmp_path / "a.parquet", 1)
+    write(tmp_path / "day=1" / name, 2)
+    assert f"Received: {tmp_path / 'day=1' / name}, which is parquet" in refused(tmp_path)
+    assert numbers(tmp_path / "day=1" / name) == [2]
+    assert numbers(str(tmp_path / "day=1" / "*")) == [2]
+
+
+def test_names_that_no_writer_gives_to_parquet_are_no_data(tmp_path):
+    for name in ("a.parquet", "a.parquet.tmp", "a.parquet.bak"):
+        write(tmp_path / name, 1)
+    (tmp_path / "README").write_text("PAR")
+    (tmp_path / "b.parq").touch()
+    assert numbers(tmp_path) == [1]

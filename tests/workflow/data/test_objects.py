@@ -59,6 +59,23 @@ def test_objects_are_found_and_read_like_files(link, raw, place):
     assert link.count("list-type") == (2 if place in ("/*", "/day=*-02") else 1)
 
 
+def test_parquet_under_another_name_is_refused_in_a_store(link, raw):
+    (raw / "empty").touch()
+    (raw / "day=2024-01-01" / "000000_0").write_bytes(b"PAR1...")
+    url = link.put_folder(raw, "hive")
+    with pytest.raises(WorkflowError, match=r"000000_0, which is parquet under another name"):
+        Source.of(url, storage_options=link.options)
+
+
+@pytest.mark.parametrize("place", ["", "/*/*.parquet"])
+def test_the_folder_of_a_table_with_a_log_is_refused_in_a_store(link, raw, place):
+    (raw / "_delta_log").mkdir()
+    (raw / "_delta_log" / "0.json").write_text("{}")
+    url = link.put_folder(raw, "table")
+    with pytest.raises(WorkflowError, match=f"Received: {url}, a Delta table, whose files"):
+        Source.of(url + place, storage_options=link.options)
+
+
 def test_a_folder_whose_name_is_also_a_pattern_is_read(link, raw):
     url = link.put_folder(raw, "clicks[1]")
     assert_frame_equal(read(url, link.options), read(raw.rename(raw.parent / "clicks[1]")))
@@ -241,6 +258,8 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(link, now):
         ("/nothing", {}, "No parquet file matches 's3://.*/nothing'"),
         ("s3://unknown/raw", {}, "no such bucket. Compare its name"),
         ("hdfs://host/raw", {}, "Expected a local path, or one of s3://BUCKET/KEY, gs://"),
+        ("s3a://shop/raw", {}, "Received: 's3a://shop/raw'. Write s3://shop/raw."),
+        ("file:///tmp/raw", {}, "Received: 'file:///tmp/raw'. Write /tmp/raw."),
         ("s3://", {}, "Received: 's3://'"),
         (Path("s3://ratings/raw"), {}, "as text, such as 's3://bucket/key'. .*pathlib removes"),
         ("", {"allow_http": None}, "without TLS. If it is meant, add allow_http"),

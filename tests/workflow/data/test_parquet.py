@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import os
 import re
 import subprocess
 import sys
+import zlib
+from datetime import UTC, datetime
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from damaged import damage_rows
+from pyarrow import orc
+from pyarrow.parquet.encryption import (
+    CryptoFactory,
+    EncryptionConfiguration,
+    KmsClient,
+    KmsConnectionConfig,
+)
 
 from loader import KerasSequenceLoader, LoaderError
-from workflow import Workflow, WorkflowError, ops
+from workflow import Workflow, WorkflowError, inspect_dataset, ops
 from workflow.data.parquet import ParquetTable, common_type
 from workflow.data.parquet_file import ParquetFile
 from workflow.data.sources import Source
@@ -89,15 +99,19 @@ def test_the_advice_for_another_format_converts_it_into_another_file(tmp_path, n
     assert pl.read_parquet(made).to_dicts() == [{"userId": 1, "price": 2.5}]
 
 
+def write_orc(frame, path):
+    orc.write_table(frame.to_arrow(), path)
+
+
 @pytest.mark.parametrize(
-    "write", [pl.DataFrame.write_avro, pl.DataFrame.write_ipc, pl.DataFrame.write_ndjson]
+    "write", [pl.DataFrame.write_avro, pl.DataFrame.write_ipc, pl.DataFrame.write_ndjson, write_orc]
 )
 def test_the_advice_for_another_format_names_its_reader(tmp_path, write):
     file = tmp_path / "rows"
     write(pl.DataFrame({"userId": [1]}), file)
     with pytest.raises(WorkflowError, match="is not a parquet file") as error:
         Workflow(IDS).fit(file)
-    exec(re.search(r'python -c "(import polars; .*?\))"', str(error.value)).group(1))  # noqa: S102
+    exec(re.search(r'python -c "(import polars.*?; .*?\))"', str(error.value)).group(1))  # noqa: S102
     assert pl.read_parquet(tmp_path / "*.parquet").to_dicts() == [{"userId": 1}]
 
 
@@ -183,6 +197,75 @@ def test_another_format_is_refused_with_a_remedy_for_python_and_one_for_a_shell(
     command = str(error.value).partition("in a shell: ")[2]
     subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)  # noqa: S602 - our own text
     assert Workflow(IDS).fit_transform(tmp_path / "orders.parquet").collect().height == 1
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("year", [1, 1600, 2263, 9999])
+def test_times_that_int96_holds_and_polars_does_not_are_refused(tmp_path, year, lists):
+    def write(name, *years):
+        times = [datetime(y, 5, 6, 7, 8, 9, 123456, UTC) for y in years]
+        columns = {"at": [[time] for time in times] if lists else times, "n": years}
+        spark = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+        pq.write_table(pa.table(columns), tmp_path / name, **spark)
+
+    write("a.parquet", 1970, 2024)
+    write("b.parquet", 1678, 2262 - 1)
+    at = ["at"] >> ops.DatePart(["year"])
+    workflow = Workflow(at).fit(tmp_path)
+    years = workflow.transform(tmp_path).collect()["at_year"]
+    assert (years.list.first() if lists else years).to_list() == [1970, 2024, 1678, 2261]
+    write("b.parquet", 1969, year)
+    text = f"from 1677 to 2262 in column 'at' of {tmp_path / 'b.parquet'}, since INT96"
+    for use in (Workflow(at).fit, workflow.transform):
+        with pytest.raises(WorkflowError, match=re.escape(text)):
+            use(tmp_path)
+    assert Workflow(["n"]).fit_transform(tmp_path).collect()["n"].to_list()[3] == year
+    assert inspect_dataset(tmp_path).unreadable["at"].startswith("Expected times from 1677")
+
+
+# Compressed: the lists n [1, 2], [] and [3] as "repeated int32 n", and the numbers i 7, 8 and 9.
+REPEATED = (
+    "c-mEvJqyA>42E-Oi6_oEdeEVR9tyQo!L5s<oy5UWD5YQrYi<4bJN^g%pgBRP!<!HCknm==*)Itwp(G;31ri1TAXx"
+    "+XjbriaSxii55;69Nq8M^itdWB}ldi$Xt~izFoID^o^?XsgEPYXdMiZFGLO{|?5e&}=w9*HCuxcBSJ0l^TTa?C1<"
+    "duE4Vit9#Gkff@Xe>BVzl27sIKeDz^7eW!Z;PU77J1uVp5dcxyXsPht96{jOB1mJXX4G;@hd*6QXsG"
+)
+
+
+def test_a_repeated_field_without_the_annotation_of_a_list_is_refused(tmp_path):
+    file = tmp_path / "a.parquet"
+    file.write_bytes(zlib.decompress(base64.b85decode(REPEATED)))
+    text = r"a.parquet: Expected column 'n' as a list .* Received: a repeated field"
+    with pytest.raises(WorkflowError, match=text):
+        Workflow(["n"]).fit(file)
+    with pytest.raises(LoaderError, match=text):
+        KerasSequenceLoader(file, 2, cat_names=["n", "i"])
+    assert Workflow(["i"]).fit_transform(file).collect()["i"].to_list() == [7, 8, 9]
+    made = Workflow(["n"]).fit_transform(pq.read_table(file)).collect()
+    assert made["n"].to_list() == [[1, 2], [], [3]]
+
+
+class Keys(KmsClient):
+    """Wraps keys in nothing."""
+
+    def wrap_key(self, key_bytes, _):
+        return base64.b64encode(key_bytes)
+
+
+@pytest.mark.parametrize("reads_footer", [True, False])
+def test_an_encrypted_file_is_told(two, reads_footer):
+    settings = EncryptionConfiguration(
+        footer_key="a", column_keys={"b": ["userId"]}, plaintext_footer=reads_footer
+    )
+    secret = CryptoFactory(lambda _: Keys()).file_encryption_properties(
+        KmsConnectionConfig(), settings
+    )
+    table = pq.read_table(two / "a.parquet")
+    pq.write_table(table, two / "b.parquet", encryption_properties=secret)
+    text = "b.parquet cannot be read as parquet: it is encrypted. Decrypt it"
+    with pytest.raises(WorkflowError, match=text):
+        Workflow(IDS).fit(two)
+    with pytest.raises(LoaderError, match=text):
+        KerasSequenceLoader(two, 100, cont_names=["price"])
 
 
 def test_a_link_to_nowhere_is_named(two):
@@ -317,6 +400,15 @@ def test_files_that_are_no_one_table_are_named_with_the_column(two, other, messa
     for use in uses:
         with pytest.raises(WorkflowError, match=message):
             use()
+
+
+def test_the_advice_for_a_column_that_a_file_lacks_makes_it_null_there(two):
+    pl.DataFrame({"userId": [7, 9]}).write_parquet(two / "b.parquet")
+    with pytest.raises(WorkflowError, match=r"polars\.concat\(map.*, how=\"diagonal\"\)\.$"):
+        Workflow(["price"]).fit(two)
+    rows = pl.concat(map(pl.scan_parquet, sorted(two.glob("*.parquet"))), how="diagonal")
+    prices = Workflow(["price"]).fit_transform(rows).collect()["price"]
+    assert prices.to_list() == [0.5] * 500 + [None] * 2
 
 
 def test_columns_that_are_not_read_may_differ(two):

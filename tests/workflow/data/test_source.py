@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import duckdb
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -63,6 +64,15 @@ def test_tags_beside_the_files_are_taken_however_these_are_named(named, ratings,
     again = Workflow(ColumnSelector(tags=["mine"]) + "userId").fit(named(tmp_path / "made"))
     assert again.output_schema.names == ["rating", "userId"]
     assert again.output_schema["userId"].properties == written.output_schema["userId"].properties
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_nulls_among_the_arrays_of_a_slice_are_read(start):
+    rows = [None, [1, 2], [3, None], None, [5, 6]]
+    table = pa.table({"n": pa.array(rows, pa.list_(pa.int16(), 2))}).slice(start, 3)
+    for data in (table, pa.concat_tables([table, table])):
+        made = Workflow(["n"]).fit_transform(data).collect()["n"].to_list()
+        assert made == [row or [] for row in data["n"].to_pylist()]
 
 
 def test_strings_as_views_are_read():
@@ -169,6 +179,57 @@ def test_values_that_no_column_has_are_named(kind):
                 use(frame)
 
 
+DAY, TIME = date(2024, 1, 1), datetime(2024, 1, 1, 5)  # noqa: DTZ001 - times without a zone
+MIXED = {
+    "date, datetime": [DAY, TIME],
+    "with a zone and without": [TIME, TIME.replace(tzinfo=UTC), None, pd.NaT],
+}
+
+
+@pytest.mark.parametrize("lists", [False, True])
+@pytest.mark.parametrize("said", MIXED)
+def test_times_of_several_kinds_in_a_column_of_pandas_objects_are_refused(said, lists):
+    values = [[value] for value in MIXED[said] if value] if lists else MIXED[said]
+    with pytest.raises(WorkflowError, match=rf"'at' of the pandas frame cannot be read.*{said}"):
+        Workflow(["at"]).fit(pd.DataFrame({"at": pd.Series(values, dtype=object)}))
+
+
+def test_times_of_one_kind_in_a_column_of_pandas_objects_are_read():
+    for value in (DAY, TIME, TIME.replace(tzinfo=UTC), pd.Timestamp(TIME)):
+        values = pd.Series([value, None, pd.NaT, float("nan")], dtype=object)
+        made = Workflow(["at"]).fit_transform(pd.DataFrame({"at": values})).collect()["at"]
+        assert made.cast(pl.Datetime("us")).to_list() == [
+            TIME if isinstance(value, datetime) else TIME.replace(hour=0),
+            *[None] * 3,
+        ]
+
+
+def test_a_date_beside_a_time_of_numpy_is_refused():
+    with pytest.raises(WorkflowError, match="values of several types: date, datetime"):
+        Workflow(["at"]).fit({"at": [DAY, np.datetime64("2024-01-01T05:00")]})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[2**53 + 1, float("nan")], [[2.5], [2**53 + 1]], [np.float32(0.5), np.uint64(2**64 - 1)]],
+    ids=str,
+)
+def test_integers_that_floats_beside_them_would_round_are_refused(values):
+    with pytest.raises(WorkflowError, match=r"it holds \d+ beside floats, which hold no such"):
+        Workflow(["id"]).fit({"id": values})
+    made = Workflow(["id"]).fit_transform({"id": [2**53, 0.5]}).collect()["id"]
+    assert made.to_list() == [2**53, 0.5]
+
+
+def test_a_data_set_of_pyarrow_is_refused_with_a_frame_of_it(tmp_path):
+    pl.DataFrame({"x": [1, 2]}).write_parquet(tmp_path / "x.parquet")
+    data = pyarrow.dataset.dataset(tmp_path)
+    with pytest.raises(WorkflowError, match=r"Pass polars\.scan_pyarrow_dataset\(dataset\)\."):
+        Workflow("x").fit(data)
+    found = Workflow("x").fit_transform(pl.scan_pyarrow_dataset(data)).collect()
+    assert found["x"].to_list() == [1, 2]
+
+
 def test_an_array_is_no_table_and_says_how_to_make_one():
     for array, said in ((RECORDS, "fields as columns"), (np.ones((2, 3)), "its columns names")):
         with pytest.raises(WorkflowError, match=rf"Received: a numpy array of shape .*{said}"):
@@ -270,6 +331,13 @@ def test_a_column_for_which_polars_reads_nothing_of_a_file_is_named(column, tmp_
         WorkflowError, match=r"a\.parquet .* column 'note', .*list_view.*Cast the column"
     ):
         Workflow(["userId"] >> ops.Categorify()).fit(tmp_path)
+
+
+def test_a_column_of_intervals_is_named(tmp_path):
+    query = "select 7 as user, interval 1 day as span"
+    duckdb.sql(f"copy ({query}) to '{tmp_path / 'a.parquet'}'")
+    with pytest.raises(WorkflowError, match=r"column 'span', an interval, .*Cast the column"):
+        Workflow(["user"]).fit(tmp_path)
 
 
 @pytest.mark.parametrize("make", [lambda d: d, lambda d: [d]], ids=["single", "list"])
@@ -395,3 +463,14 @@ def test_names_of_folders_are_texts_if_those_of_fit_were(fitted, later, tmp_path
     assert workflow.transform(tmp_path / "new").collect()["shop"].to_list() == ids
     written = workflow.transform_to_parquet(tmp_path / "new", tmp_path / "out")
     assert pl.read_parquet(written)["shop"].to_list() == ids
+
+
+@pytest.mark.parametrize("fitted", ["1", "2024-01-01", "a"])
+def test_folders_that_are_all_null_have_the_type_of_fit(fitted, tmp_path):
+    for name in (fitted, "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / name / f"shop={name}").mkdir(parents=True)
+        rows = pl.DataFrame({"n": [1, 2]})
+        rows.write_parquet(tmp_path / name / f"shop={name}" / "0.parquet")
+    workflow = Workflow((["shop"] >> ops.Categorify()) + ["n"]).fit(tmp_path / fitted)
+    null = workflow.transform(tmp_path / "__HIVE_DEFAULT_PARTITION__").collect()
+    assert null["shop"].to_list() == [1, 1]

@@ -61,7 +61,9 @@ class Gpu:
         """
         given = local()
         rows = register_io_source(lambda names, *_: _read(given.frame, names), schema=dict(schema))
-        return PreparedQuery(translated(query(rows), self._engine), given)
+        plan = translated(query(rows), self._engine)
+        send_tables(plan)
+        return PreparedQuery(plan, given)
 
     def send(self, frame: pl.DataFrame) -> RowsOnGpu:
         """A copy of rows from the host's memory."""
@@ -85,7 +87,7 @@ class PreparedQuery:
     """A query over rows on the GPU, translated once: that takes as long as a third of its work.
 
     Args:
-        plan: the query for cuDF, which reads the rows from `given`.
+        plan: the query for cuDF, which reads the rows from `given`, with its tables on the GPU.
         given: the rows of the run that is under way in each thread.
     """
 
@@ -288,6 +290,34 @@ def translated(query: pl.LazyFrame, engine: pl.GPUEngine) -> Any:
     if (error := translator.unsupported_operations_error()) is not None:
         raise _not_on_gpu(error) from error
     return plan
+
+
+def send_tables(plan: Any) -> None:
+    """Copy the tables of a plan to the GPU, where cuDF's engine would copy them for each run."""
+    import pylibcudf as plc  # noqa: PLC0415
+    from cudf_polars.dsl.traversal import traversal  # noqa: PLC0415
+
+    stream, on_gpu = new_stream(), _table_on_gpu()
+    for node in traversal([plan]):
+        named = getattr(node, "exprs", getattr(node, "columns", ()))  # selected, or added
+        for each in traversal([one.value for one in named]):
+            if type(each) is on_gpu.__base__:
+                each.value = plc.Column.from_arrow(each.value, stream=stream)
+                each.__class__ = on_gpu
+    stream.synchronize()
+
+
+@cache
+def _table_on_gpu() -> Any:
+    """The class of a table in a plan whose value is a column on the GPU."""
+    from cudf_polars.containers import Column  # noqa: PLC0415
+    from cudf_polars.dsl.expressions.literal import LiteralColumn  # noqa: PLC0415
+
+    def do_evaluate(self: Any, *_: Any, **__: Any) -> Any:
+        return Column(self.value, dtype=self.dtype)
+
+    members = {"__slots__": (), "do_evaluate": do_evaluate}
+    return type("TableOnGpu", (LiteralColumn,), members)
 
 
 def _not_on_gpu(error: NotImplementedError) -> WorkflowError:

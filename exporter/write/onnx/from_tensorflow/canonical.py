@@ -107,7 +107,7 @@ def _in_order(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
             ordered.append(node)
         elif node.output[0] not in seen:
             seen.add(node.output[0])
-            waiting += [(name, True), *((used, False) for used in reversed([*_used(node)]))]
+            waiting += [(name, True), *((operand, False) for operand in reversed([*_used(node)]))]
     return ordered
 
 

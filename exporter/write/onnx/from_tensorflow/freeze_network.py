@@ -65,8 +65,8 @@ def freeze(function: Any) -> FrozenGraph:
 def _large_variables(function: Any) -> dict[str, Any]:
     """The large variables, by the names of their nodes."""
     names = {
-        id(given): inner.op.name
-        for given, (_, inner) in zip(function.captured_inputs, function.graph.captures, strict=True)
+        id(outer): inner.op.name
+        for outer, (_, inner) in zip(function.captured_inputs, function.graph.captures, strict=True)
     }
     return {
         names[id(variable.handle)]: variable

@@ -44,8 +44,8 @@ def convert_network(network: TensorFlowNetwork) -> OnnxModel:
     ]
 
     def serve(*tensors: Any) -> list[Any]:
-        given = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
-        answer = network.call(**given)
+        arguments = dict(zip((spec.name for spec in signature.inputs), tensors, strict=True))
+        answer = network.call(**arguments)
         # An output that is also an input, or occurs twice, would have no separate name.
         return [tf.identity(answer[spec.name]) for spec in signature.outputs]
 
@@ -59,17 +59,17 @@ def _named(
     converted: onnx.ModelProto, names: Mapping[str, str], large: Mapping[str, Any]
 ) -> OnnxModel:
     """The converted model with the signature's names, and with its tables no longer inputs."""
-    taken = set(names.values())
+    public_names = set(names.values())
 
     def renamed(name: str) -> str:
-        return names.get(name) or (f"/{name}" if name in taken else name)
+        return names.get(name) or (f"/{name}" if name in public_names else name)
 
     graph = rename(converted.graph, renamed)
     variables = {renamed(name): variable for name, variable in large.items()}
     present = [tensor.name for tensor in graph.input if tensor.name in variables]
-    kept = [tensor for tensor in graph.input if tensor.name not in variables]
+    inputs = [tensor for tensor in graph.input if tensor.name not in variables]
     del graph.input[:]
-    graph.input.extend(kept)
+    graph.input.extend(inputs)
     converted.graph.CopyFrom(graph)
     tables = {
         name: Table(tuple(variables[name].shape), partial(_array, variables[name]))
@@ -115,14 +115,14 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
 
 def _expect_no_bfloat16(graph: Any) -> None:
     """Refuse bfloat16, which tf2onnx takes for float16, of another range."""
-    found = [
+    nodes = [
         node
         for node in graph.node
         if any(attribute.type == types_pb2.DT_BFLOAT16 for attribute in node.attr.values())
     ]
-    if found:
+    if nodes:
         # One that computes, whose name has its layer's, rather than a cast of the whole model's inputs.
-        node = min(found, key=lambda node: "T" not in node.attr)
+        node = min(nodes, key=lambda node: "T" not in node.attr)
         raise ExportError(
             f"Expected a network without bfloat16 for an ONNX runtime. Received: {node.name}. Give "
             f"its layer the dtype policy float32 or mixed_float16. {ADVICE}"

@@ -63,8 +63,8 @@ def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
 def _cast(graph: Any, name: str, dtype: int) -> str:
     if graph.get_dtype(name) == dtype:
         return name
-    made = graph.make_node("Cast", [name], attr={"to": dtype}, dtypes=[dtype])
-    return str(made.output[0])
+    node = graph.make_node("Cast", [name], attr={"to": dtype}, dtypes=[dtype])
+    return str(node.output[0])
 
 
 def _compare(graph: Any, node: Any, *_: Any) -> None:
@@ -101,8 +101,8 @@ def _of_sign_bit(graph: Any, node: Any) -> str | None:
 
 def _ranked(graph: Any, name: str) -> str:
     """Integers as int64 of the same order."""
-    made = _cast(graph, name, onnx.TensorProto.INT64)
-    return _flipped(graph, made) if graph.get_dtype(name) == onnx.TensorProto.UINT64 else made
+    signed = _cast(graph, name, onnx.TensorProto.INT64)
+    return _flipped(graph, signed) if graph.get_dtype(name) == onnx.TensorProto.UINT64 else signed
 
 
 def _flipped(graph: Any, name: str) -> str:
@@ -113,16 +113,16 @@ def _flipped(graph: Any, name: str) -> str:
 
 def _top_k(graph: Any, node: Any, name: str, _: Any) -> None:
     """The largest values, and their places; tf2onnx ranks all as float32, which has few digits."""
-    (given, count), outputs = node.input, [*node.output]
+    (values, count), outputs = node.input, [*node.output]
     shapes, dtypes = ([of(each) for each in outputs] for of in (graph.get_shape, graph.get_dtype))
-    if _is_whole(graph, given):
-        given = _ranked(graph, given)
+    if _is_whole(graph, values):
+        values = _ranked(graph, values)
     elif dtypes[0] != onnx.TensorProto.DOUBLE:
-        given = _cast(graph, given, onnx.TensorProto.FLOAT)
+        values = _cast(graph, values, onnx.TensorProto.FLOAT)
     one = _constant(graph, f"{name}/one", [1], onnx.TensorProto.INT64)
     count = _add(graph, "Reshape", _cast(graph, count, onnx.TensorProto.INT64), one)
     graph.remove_node(node.name)
-    largest, places = graph.make_node("TopK", [given, count], output_count=2).output
+    largest, places = graph.make_node("TopK", [values, count], output_count=2).output
     if dtypes[0] == onnx.TensorProto.UINT64:
         largest = _flipped(graph, largest)
     for made, output, dtype, shape in zip((largest, places), outputs, dtypes, shapes, strict=True):
@@ -146,9 +146,9 @@ def _choose(graph: Any, node: Any, condition: str, chosen: list[str]) -> None:
         _replace(graph, node, "Where", [condition, *chosen])
         return
     graph.remove_node(node.name)
-    made = graph.make_node("Where", [condition, *chosen], dtypes=[carrier], shapes=[shape])
+    choice = graph.make_node("Where", [condition, *chosen], dtypes=[carrier], shapes=[shape])
     attributes = {"attr": {"to": dtype}, "dtypes": [dtype], "shapes": [shape]}
-    graph.make_node("Cast", [made.output[0]], outputs=[output], **attributes)
+    graph.make_node("Cast", [choice.output[0]], outputs=[output], **attributes)
 
 
 def _one_hot(graph: Any, node: Any, name: str, _: Any) -> None:
@@ -163,8 +163,8 @@ def _one_hot(graph: Any, node: Any, name: str, _: Any) -> None:
     every = _add(
         graph, "Reshape", _add(graph, "Range", zero, _cast(graph, depth, whole), one), shape
     )
-    own = _add(graph, "Unsqueeze", _cast(graph, ids, whole), axes)
-    _choose(graph, node, _add(graph, "Equal", own, every), [on, off])
+    indices = _add(graph, "Unsqueeze", _cast(graph, ids, whole), axes)
+    _choose(graph, node, _add(graph, "Equal", indices, every), [on, off])
 
 
 def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
