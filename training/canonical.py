@@ -106,15 +106,15 @@ def _rename_tables(graph: Any) -> None:
 
 def _rename_operations(function: Any) -> None:
     """Name operations, arguments and results of a function by their positions."""
-    own, nodes = function.signature, function.node_def
-    names = {argument.name: f"argument_{n}" for n, argument in enumerate(own.input_arg)}
+    signature, nodes = function.signature, function.node_def
+    names = {argument.name: f"argument_{n}" for n, argument in enumerate(signature.input_arg)}
     names |= {node.name: f"{node.op}_{n}" for n, node in enumerate(nodes)}
 
     def renamed(reference: str) -> str:
         name, colon, output = reference.removeprefix("^").partition(":")
         return f"{'^' * reference.startswith('^')}{names[name]}{colon}{output}"
 
-    for argument in own.input_arg:
+    for argument in signature.input_arg:
         argument.name = names[argument.name]
     for node in nodes:
         node.name = names[node.name]
@@ -123,15 +123,15 @@ def _rename_operations(function: Any) -> None:
         node.input[:] = [*data, *sorted(controls)]
         # The gradient of an operation, which only training needs.
         node.attr.pop("_gradient_op_type", None)
-    results = [renamed(function.ret[result.name]) for result in own.output_arg]
+    results = [renamed(function.ret[result.name]) for result in signature.output_arg]
     function.ret.clear()
-    for n, result in enumerate(own.output_arg):
+    for n, result in enumerate(signature.output_arg):
         result.name = f"result_{n}"
         function.ret[result.name] = results[n]
-    kept = sorted(renamed(name) for name in function.control_ret.values())
+    control_outputs = sorted(renamed(name) for name in function.control_ret.values())
     function.control_ret.clear()
-    function.control_ret.update({name: name for name in kept})
-    own.control_output[:] = kept
+    function.control_ret.update({name: name for name in control_outputs})
+    signature.control_output[:] = control_outputs
     _clear_numbers(function.arg_attr)
 
 

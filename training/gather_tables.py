@@ -103,21 +103,21 @@ def _gathered(
             )
     numbers: dict[tuple[int, ...], int] = {}
     for first, count in layout.blocks():
-        owns = [layout.own(rank, first, count) for rank in range(layout.size)]
-        longest = max(own.count for own in owns if own is not None)
+        areas = [layout.own(rank, first, count) for rank in range(layout.size)]
+        longest = max(area.count for area in areas if area is not None)
         shape = (longest, layout.shape[1])
         if shape not in numbers:
             numbers[shape] = collectives.reserve(1)
         with tf.device(collectives.host):
-            own = owns[layout.rank]
+            area = areas[layout.rank]
             sent = tf.zeros(shape, variable.value.dtype)
-            if own is not None:
+            if area is not None:
                 # Not by a slice of the variable, which is one of a copy once its rows were updated.
-                rows = tf.gather(variable.value, tf.range(own.start, own.start + own.count))
-                sent = tf.concat([rows, sent[own.count :]], axis=0)
+                rows = tf.gather(variable.value, tf.range(area.start, area.start + area.count))
+                sent = tf.concat([rows, sent[area.count :]], axis=0)
             every = collectives.gathered(sent, numbers[shape], collectives.host)
             if whole is not None:
-                _put(whole, first, count, owns, tf.split(every, layout.size))
+                _put(whole, first, count, areas, tf.split(every, layout.size))
     return whole
 
 
@@ -125,18 +125,18 @@ def _put(
     whole: tf.Variable,
     first: int,
     count: int,
-    owns: Sequence[Own | None],
+    areas: Sequence[Own | None],
     parts: Sequence[tf.Tensor],
 ) -> None:
     """Write a block of rows, of which each worker has sent a part, into a table.
 
     Not by slices of the variable, whose assignment holds a second copy of it.
     """
-    sent = [(own, part[: own.count]) for own, part in zip(owns, parts, strict=True) if own]
-    if all(own.columns != slice(None) for own, _ in sent):
+    sent = [(area, part[: area.count]) for area, part in zip(areas, parts, strict=True) if area]
+    if all(area.columns != slice(None) for area, _ in sent):
         values = tf.concat([part for _, part in sent], axis=1)
         whole.scatter_update(tf.IndexedSlices(values, tf.range(first, first + count)))
         return
-    for own, part in sent:
-        rows = tf.range(first + (own.rows.start or 0), first + count, own.rows.step or 1)
+    for area, part in sent:
+        rows = tf.range(first + (area.rows.start or 0), first + count, area.rows.step or 1)
         whole.scatter_update(tf.IndexedSlices(part, rows))

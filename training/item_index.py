@@ -67,11 +67,11 @@ class ItemIndex(metaclass=OwnNames):
                 parameter; or the index is of other items, or not by inner product.
         """
         is_file = os.fspath(index).endswith(_SUFFIX)
-        made = _read(Path(index)) if is_file else _built(items, os.fspath(index))
+        faiss_index = _read(Path(index)) if is_file else _built(items, os.fspath(index))
         described = ", ".join(filter(None, (os.fspath(index), search)))
-        _expect_of(items, made, described)
-        _set_parameters(made, described, search)
-        return cls(items, described, made)
+        _expect_of(items, faiss_index, described)
+        _set_parameters(faiss_index, described, search)
+        return cls(items, described, faiss_index)
 
     def __repr__(self) -> str:
         return f"ItemIndex({self.description}, {self.items})"
@@ -134,15 +134,15 @@ def recall(items: ItemVectors, queries: Array, places: Array) -> float:
         queries: float32 (N, width), of which rows with NaN or infinity do not count.
         places: the items of the lists, (N, k), as places in the catalogue; -1 for none.
     """
-    known = np.isfinite(queries).all(axis=1)
-    queries, places = queries[known], places[known]
+    is_finite = np.isfinite(queries).all(axis=1)
+    queries, places = queries[is_finite], places[is_finite]
     if not len(queries):
         return 1.0
     faiss = _searching().faiss
     best, _ = faiss.knn(queries, items.vectors, places.shape[1], metric=faiss.METRIC_INNER_PRODUCT)
     worst = best[:, -1:].astype(np.float64)
-    own = np.einsum("nkw,nw->nk", items.vectors[places].astype(np.float64), queries)
-    right = (own >= worst - _ROUNDING * np.maximum(1, np.abs(worst))) & (places >= 0)
+    scores = np.einsum("nkw,nw->nk", items.vectors[places].astype(np.float64), queries)
+    right = (scores >= worst - _ROUNDING * np.maximum(1, np.abs(worst))) & (places >= 0)
     return float(right.mean())
 
 
@@ -180,7 +180,7 @@ def _built(items: ItemVectors, description: str) -> Any:
 def _set_parameters(index: Any, description: str, search: str | None) -> None:
     """Set the parameters of a search, and search once, since FAISS checks them then."""
     searching = _searching()
-    named = [each.partition("=")[0] for each in (search or "").split(",") if search]
+    named = [parameter.partition("=")[0] for parameter in (search or "").split(",") if search]
     lost = [name for name in named if name.rpartition("quantizer_")[2] not in _KEPT]
     expected = (
         f"Expected parameters among {', '.join(_KEPT)}, those of quantizers as quantizer_..., such "

@@ -117,9 +117,9 @@ class ItemVectors(metaclass=OwnNames):
         blocks = [queries[start : start + rows] for start in range(0, len(queries), rows)]
         # The vector of extreme features may hold NaN or infinity.
         with np.errstate(invalid="ignore", over="ignore"):
-            found = [_best(block @ self.vectors.T, k) for block in blocks]
-        places = np.concatenate([place for place, _ in found] or [np.zeros((0, k), np.int64)])
-        scores = np.concatenate([score for _, score in found] or [np.zeros((0, k), np.float32)])
+            answers = [_best(block @ self.vectors.T, k) for block in blocks]
+        places = np.concatenate([place for place, _ in answers] or [np.zeros((0, k), np.int64)])
+        scores = np.concatenate([score for _, score in answers] or [np.zeros((0, k), np.float32)])
         return self.ids[places], scores
 
     def expect(self, k: int, width: int) -> None:

@@ -109,23 +109,23 @@ def states_of(optimizer: keras.Optimizer, variable: keras.Variable) -> list[kera
     variables = optimizer._trainable_variables  # noqa: SLF001
     place = optimizer._get_variable_index(variable)  # noqa: SLF001
     lists = [
-        each
-        for each in vars(optimizer).values()
-        if isinstance(each, list) and len(each) == len(variables) and each is not variables
+        values
+        for values in vars(optimizer).values()
+        if isinstance(values, list) and len(values) == len(variables) and values is not variables
     ]
-    found = [each[place] for each in lists if isinstance(each[place], keras.Variable)]
-    return [state for state in found if state is not variable and state.shape == variable.shape]
+    states = [values[place] for values in lists if isinstance(values[place], keras.Variable)]
+    return [state for state in states if state is not variable and state.shape == variable.shape]
 
 
 def unknown_to(
     optimizer: keras.Optimizer, variables: Sequence[keras.Variable]
 ) -> list[keras.Variable]:
     """The variables of which an optimizer that is built has no state."""
-    own = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
-    if not own.built:
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    if not inner.built:
         return []
-    known = {id(variable) for variable in own._trainable_variables}  # noqa: SLF001
-    return [variable for variable in variables if id(variable) not in known]
+    variable_ids = {id(variable) for variable in inner._trainable_variables}  # noqa: SLF001
+    return [variable for variable in variables if id(variable) not in variable_ids]
 
 
 @contextmanager

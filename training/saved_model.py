@@ -164,13 +164,13 @@ def network_state(model: keras.Model, function: Any) -> tf.Module:
             such as the random states of layers for training; those that it uses are taken also where the
             model does not know them, such as the state of a metric within a layer.
     """
-    used = {id(tensor) for tensor in function.captured_inputs}
+    captures = {id(tensor) for tensor in function.captured_inputs}
     module = tf.Module()
     # Plain tf.Variables, each tracked by one name: a checkpoint contains a variable once for each
     # path to it, and C++ loaders do not find a Keras variable's value.
     variables = (*(variable.value for variable in model.variables), *function.variables)
-    held = {id(variable.handle): variable for variable in variables}
-    module.weights = [variable for handle, variable in held.items() if handle in used]
+    by_handle = {id(variable.handle): variable for variable in variables}
+    module.weights = [variable for handle, variable in by_handle.items() if handle in captures]
     module.resources = _resources(model)
     return module
 

@@ -72,6 +72,6 @@ def columns_of_inputs(model: keras.Model) -> dict[str, str]:
         return {each.name: each.name for each in getattr(model, "inputs", None) or ()}
     return {
         node_of(tensor).operation.name: column
-        for column, given in inputs.items()
-        for tensor in keras.tree.flatten(given)
+        for column, tensors in inputs.items()
+        for tensor in keras.tree.flatten(tensors)
     }

@@ -187,8 +187,8 @@ def train(
     _expect_position_saved(train_data, callbacks)
     deciding = [*_early_stopping(patience, validation_data), *callbacks]
     weights = setting({"class_weight": class_weight, "loss_weights": settings["loss_weights"]})
-    given = {"callbacks": deciding, "settings": weights, "validation": validation_data}
-    saver = _saver(checkpoint, train_data, given, writes=workers.rank == 0)
+    options = {"callbacks": deciding, "settings": weights, "validation": validation_data}
+    saver = _saver(checkpoint, train_data, options, writes=workers.rank == 0)
     labels = LabelValues(losses, output_widths(model))
     watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
     lines = EpochLines(watch)
@@ -257,7 +257,7 @@ def _end_early_stopping(model: keras.Model, callbacks: Sequence[keras.callbacks.
 
 def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callback]) -> None:
     if isinstance(data, SizedDataset) and any(  # a loader, mapped or not
-        isinstance(one, keras.callbacks.BackupAndRestore) for one in callbacks
+        isinstance(callback, keras.callbacks.BackupAndRestore) for callback in callbacks
     ):
         raise TrainingError(
             "Expected train(checkpoint=folder) to resume with a KerasSequenceLoader, or with a mapped one "
@@ -270,7 +270,7 @@ def _expect_position_saved(data: Any, callbacks: Sequence[keras.callbacks.Callba
 def _saver(
     checkpoint: str | Path | LoaderCheckpoint | None,
     train_data: Any,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     writes: bool,
 ) -> LoaderCheckpoint | None:
@@ -281,15 +281,15 @@ def _saver(
         )
     if checkpoint is None:
         return None
-    given = {**given, "saving": whole_tables}
+    options = {**options, "saving": whole_tables}
     if isinstance(checkpoint, LoaderCheckpoint):
-        for name, value in given.items():
+        for name, value in options.items():
             setattr(checkpoint, name, value)
         return checkpoint
     if Path(checkpoint).exists() and not Path(checkpoint).is_dir():
         raise TrainingError(f"Expected checkpoint as a folder. Received: {checkpoint}, a file.")
     if isinstance(train_data, KerasSequenceLoader):
-        return LoaderCheckpoint(train_data, checkpoint, writes=writes, **given)
+        return LoaderCheckpoint(train_data, checkpoint, writes=writes, **options)
     raise TrainingError(
         "Expected a KerasSequenceLoader as train_data, whose position a checkpoint holds. "
         f"Received: {type(train_data).__name__}. For a mapped loader give "
@@ -325,10 +325,10 @@ def _evaluated(model: keras.Model, validation_data: Any) -> dict[str, tuple[floa
     if validation_data is None:
         return {}
     x, y, weights = keras.utils.unpack_x_y_sample_weight(validation_data)
-    found = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    if not found:
+    results = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    if not results:
         raise no_rows("validation_data")
-    numbers = single_numbers({f"val_{name}": found[name] for name in sorted(found)})
+    numbers = single_numbers({f"val_{name}": results[name] for name in sorted(results)})
     return {name: (number,) for name, number in numbers.items()}
 
 
@@ -337,8 +337,8 @@ def _report(
 ) -> TrainingReport:
     if not watch.samples:
         raise no_rows("train_data")
-    kept: dict[str, tuple[float, ...]] = {}
+    metrics: dict[str, tuple[float, ...]] = {}
     for name in sorted(history):
         epochs = [single_numbers({name: value}) for value in history[name]]
-        kept |= {own: tuple(epoch[own] for epoch in epochs) for own in epochs[0]}
-    return TrainingReport(watch.samples, watch.seconds, watch.loss_curve(), kept, mixing)
+        metrics |= {metric: tuple(epoch[metric] for epoch in epochs) for metric in epochs[0]}
+    return TrainingReport(watch.samples, watch.seconds, watch.loss_curve(), metrics, mixing)

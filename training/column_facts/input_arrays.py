@@ -28,24 +28,24 @@ def input_arrays(column: pl.Series, inputs: Sequence[Any]) -> list[Array]:
         >>> input_arrays(pl.Series("price", [1, 2]), [keras.Input((1,), dtype="float32")])
         [array([1., 2.], dtype=float32)]
     """
-    made = to_column(column)
-    arrays = [made.array] if made.lengths is None else [made.array, made.lengths]
+    values = to_column(column)
+    arrays = [values.array] if values.lengths is None else [values.array, values.lengths]
     if len(arrays) != len(inputs):
         raise TrainingError(
             f"Expected {'lists' if len(inputs) > 1 else 'single values'} in the column "
             f"{column.name!r} of items. Received: {column.dtype}."
         )
-    if made.valid is not None:
-        count = int((~made.valid).sum())
+    if values.valid is not None:
+        count = int((~values.valid).sum())
         raise TrainingError(
             f"Expected no null in {column.name!r} of items. Received: {count:,} "
             f"null{'s' if count > 1 else ''}. Put FillMissing or Categorify after the operator that "
             "makes it null."
         )
-    wanted = inputs[0].dtype
-    if not np.can_cast(made.array.dtype, wanted, "same_kind"):
+    dtype = inputs[0].dtype
+    if not np.can_cast(values.array.dtype, dtype, "same_kind"):
         raise TrainingError(
-            f"Expected {column.name!r} as numbers of {wanted}. Received: {column.dtype}. Transform "
+            f"Expected {column.name!r} as numbers of {dtype}. Received: {column.dtype}. Transform "
             "the items with the workflow of the training."
         )
     return [array.astype(spec.dtype) for array, spec in zip(arrays, inputs, strict=True)]

@@ -43,7 +43,7 @@ def fits_in(metadata: Any) -> dict[str, str]:
     Raises:
         TrainingError: the metadata is no JSON object of texts by input.
     """
-    text = next((each.value for each in metadata if each.key == KEY), None)
+    text = next((entry.value for entry in metadata if entry.key == KEY), None)
     return {} if text is None else read_text(text, f"the metadata {KEY!r} of the ONNX network")
 
 
@@ -83,6 +83,6 @@ def digests_of_weights(variables: Iterable[Any]) -> frozenset[str]:
 
 def _digest(values: Any) -> str:
     head = f"{values.dtype} {values.shape}".encode()
-    made = hashlib.blake2b(head, digest_size=16)
-    made.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
-    return made.hexdigest()
+    digest = hashlib.blake2b(head, digest_size=16)
+    digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

@@ -99,21 +99,21 @@ def make_feature_column_workflow(
         {'city': [1, 0, -1], 'price_bucketized': [0, 2, 2]}
     """
     nodes = _Nodes(sparse=sparse)
-    made = [nodes.of_column(column) for column in _listed(feature_columns)]
+    columns = [nodes.of_column(column) for column in _listed(feature_columns)]
     is_one = isinstance(label_name, str) or not isinstance(label_name, Iterable)
     labels = [label_name] if is_one else list(label_name)
     parts = list(nodes.outputs())
     if labels:
         parts.append(labels >> ops.AddTags([Tags.TARGET]))
-    return FeatureColumnWorkflow(Workflow(sum(parts[1:], parts[0])), made)
+    return FeatureColumnWorkflow(Workflow(sum(parts[1:], parts[0])), columns)
 
 
 def _listed(columns: Any) -> list[Any]:
-    found = [columns] if isinstance(columns, tuple) and hasattr(columns, "name") else columns
-    found = list(found) if isinstance(found, Iterable) and not isinstance(found, str) else [found]
-    if not found:
+    items = [columns] if isinstance(columns, tuple) and hasattr(columns, "name") else columns
+    items = list(items) if isinstance(items, Iterable) and not isinstance(items, str) else [items]
+    if not items:
         raise TrainingError("Expected a tf.feature_column object or more. Received: [].")
-    return found
+    return items
 
 
 class _Nodes:
@@ -182,10 +182,10 @@ def ids_node(column: Any, *, sparse: bool) -> Node:
         TrainingError: as `make_feature_column_workflow`.
     """
     name, ids = column_name(column), ids_of(column, sparse=sparse)
-    first, *others = ids.keys
+    first, *other_keys = ids.keys
     of_rows = ops.LambdaOp(
-        (lambda _, columns: ids(columns)) if others else (lambda values: ids({first: values})),
-        dependency=others or None,
+        (lambda _, columns: ids(columns)) if other_keys else (lambda values: ids({first: values})),
+        dependency=other_keys or None,
     )
     facts = {"cardinality": int(column.num_buckets)}
     return [first] >> of_rows >> ops.Rename(name=name) >> ops.AddMetadata([Tags.CATEGORICAL], facts)

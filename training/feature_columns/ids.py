@@ -98,8 +98,8 @@ def _vocabulary(column: Any) -> Callable[[Expression], Expression]:
         )
 
     def ids(values: Expression) -> Expression:
-        found = values.lookup(keys, missing=default)
-        return where(found < 0, _bucket(values, buckets) + size, found) if buckets else found
+        places = values.lookup(keys, missing=default)
+        return where(places < 0, _bucket(values, buckets) + size, places) if buckets else places
 
     return ids
 
@@ -201,9 +201,9 @@ def _expect(values: Expression, column: Any, *, integers: bool) -> None:
     """Refuse data of another kind than the column's dtype."""
     kind = values.type.kind
     if kind not in (("int", "uint") if integers else ("string",)):
-        wanted = "integers" if integers else "strings"
+        expected = "integers" if integers else "strings"
         raise ExpressionError(
-            f"Expected {wanted} in column {column.key!r}, as its {type(column).__name__} says. "
+            f"Expected {expected} in column {column.key!r}, as its {type(column).__name__} says. "
             f"Received: {values.type}. Convert the column where the data is made, or give the "
             "feature column the data's dtype."
         )

@@ -46,14 +46,14 @@ def read_dense(columns: Iterable[Any]) -> FeatureColumns:
         TrainingError: a column of another kind, one with a property that the layer cannot honour,
             or a column twice.
     """
-    found = _read(columns)
-    for name in found.ids:
+    facts = _read(columns)
+    for name in facts.ids:
         raise TrainingError(
             "Expected embedding, indicator and numeric columns. Received: "
             f"IdentityCategoricalColumn {name!r}. Wrap it: tf.feature_column.embedding_column or "
             "indicator_column."
         )
-    return found
+    return facts
 
 
 def read_linear(columns: Iterable[Any]) -> FeatureColumns:
@@ -62,39 +62,39 @@ def read_linear(columns: Iterable[Any]) -> FeatureColumns:
     Raises:
         TrainingError: as `read_dense`.
     """
-    found = _read(columns)
-    for kind, names in (("EmbeddingColumn", found.sizes), ("IndicatorColumn", found.indicators)):
+    facts = _read(columns)
+    for kind, names in (("EmbeddingColumn", facts.sizes), ("IndicatorColumn", facts.indicators)):
         for name in names:
             raise TrainingError(
                 "Expected columns of categorical_column_with_identity, and numeric columns. "
                 f"Received: {kind} of {name!r}. Give its categorical column as it is."
             )
-    return found
+    return facts
 
 
 def _read(columns: Iterable[Any]) -> FeatureColumns:
-    found = FeatureColumns()
-    seen: set[str] = set()
+    facts = FeatureColumns()
+    names: set[str] = set()
     owners: dict[int, str] = {}
     for column in [columns] if isinstance(columns, str) else columns:
-        name = _add(found, column)
+        name = _add(facts, column)
         if (creator := getattr(column, "shared_embedding_column_creator", None)) is not None:
             owner = owners.setdefault(id(creator), name)
-            found.shared |= {} if owner == name else {name: owner}
-        if name in seen:
+            facts.shared |= {} if owner == name else {name: owner}
+        if name in names:
             raise TrainingError(
                 f"Expected each column once. Received twice: {name!r}. Use a layer for each."
             )
-        seen.add(name)
-    return found
+        names.add(name)
+    return facts
 
 
-def _add(found: FeatureColumns, column: Any) -> str:
-    """Add a column to `found`; return its name in the data."""
+def _add(facts: FeatureColumns, column: Any) -> str:
+    """Add a column to `facts`; return its name in the data."""
     kind = type(column).__name__
     if kind == "NumericColumn":
         _expect(column.key, _objections_to_numbers(column))
-        found.numbers[column.key] = int(column.shape[0])
+        facts.numbers[column.key] = int(column.shape[0])
         return str(column.key)
     source = getattr(column, "categorical_column", column)
     if type(source).__name__ != "IdentityCategoricalColumn":
@@ -103,17 +103,17 @@ def _add(found: FeatureColumns, column: Any) -> str:
     _expect(name, _objections_to_ids(source))
     if kind == "EmbeddingColumn":
         _expect(name, _objections_to_embedding(column))
-        found.sizes[name] = (rows, column.dimension)
-        found.combiners[name] = column.combiner
+        facts.sizes[name] = (rows, column.dimension)
+        facts.combiners[name] = column.combiner
     elif kind == "SharedEmbeddingColumn":
         settings = embedding_settings(column)
         _expect(name, _objections_to_embedding(settings))
-        found.sizes[name] = (rows, settings.dimension)
-        found.combiners[name] = column.combiner
+        facts.sizes[name] = (rows, settings.dimension)
+        facts.combiners[name] = column.combiner
     elif kind == "IndicatorColumn":
-        found.indicators[name] = rows
+        facts.indicators[name] = rows
     elif column is source:
-        found.ids[name] = rows
+        facts.ids[name] = rows
     else:
         raise TrainingError(_unknown(column, column))
     return name

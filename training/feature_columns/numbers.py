@@ -59,12 +59,12 @@ def width_of(column: Any) -> int:
 
 
 def _expect_numbers(values: Expression, column: Any, width: int) -> None:
-    wanted = "lists of numbers" if width > 1 else "single numbers"
+    expected = "lists of numbers" if width > 1 else "single numbers"
     if not (values.type.is_number or values.type.kind == "bool") or values.type.is_list != (
         width > 1
     ):
         raise ExpressionError(
-            f"Expected {wanted} in column {column.key!r}, as its shape {tuple(column.shape)} says. "
+            f"Expected {expected} in column {column.key!r}, as its shape {tuple(column.shape)} says. "
             f"Received: {values.type}."
         )
 

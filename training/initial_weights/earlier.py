@@ -49,13 +49,13 @@ class WarmStart(metaclass=OwnNames):
     anew: Mapping[str, str]
 
     def __str__(self) -> str:
-        found = [
-            f"{column}: {known:,} of {rows:,} ids begin with their earlier vectors"
-            for column, (known, rows) in self.columns.items()
+        columns = [
+            f"{column}: {count:,} of {rows:,} ids begin with their earlier vectors"
+            for column, (count, rows) in self.columns.items()
         ]
-        others = f"{self.weights} other variables begin with their earlier values"
+        variables = f"{self.weights} other variables begin with their earlier values"
         anew = [f"{name} begins anew: {reason}" for name, reason in self.anew.items()]
-        return "\n".join([*found, others, *anew])
+        return "\n".join([*columns, variables, *anew])
 
 
 def warm_start(
@@ -105,14 +105,14 @@ def warm_start(
     """
     _expect_own("model", model, "workflow", workflow)
     _expect_own("earlier", earlier, "earlier_workflow", earlier_workflow)
-    own, known = _parts(model, workflow), _parts(earlier, earlier_workflow)
-    _expect_alike(own.others, known.others)
-    _expect_whole(known.tables)
+    parts, earlier_parts = _parts(model, workflow), _parts(earlier, earlier_workflow)
+    _expect_alike(parts.others, earlier_parts.others)
+    _expect_whole(earlier_parts.tables)
     moves = cache(lambda column: id_move(column, workflow, earlier_workflow))
-    _expect_embedded(model, own.embedded, moves)
+    _expect_embedded(model, parts.embedded, moves)
     columns: dict[str, tuple[int, int]] = {}
     anew: dict[str, str] = {}
-    for table, source in _pairs(own.tables, known.tables):
+    for table, source in _pairs(parts.tables, earlier_parts.tables):
         move = _difference(table, source) or moves(table.column)
         if source is None or isinstance(move, str):
             anew[f"{table.column or 'a table'} in {table.variable.path}"] = str(move)
@@ -121,17 +121,17 @@ def warm_start(
         fits = (new < table.rows) & (old < source.rows)
         columns[table.column] = (int(fits.sum()), table.rows)
         _copy(table, new[fits], source, old[fits])
-    taken = 0
-    reads = zip(_reads(model, own), _reads(earlier, known), strict=True)
-    for variable, value, (now, then) in zip(own.others, known.others, reads, strict=True):
+    count = 0
+    reads = zip(_reads(model, parts), _reads(earlier, earlier_parts), strict=True)
+    for variable, value, (now, then) in zip(parts.others, earlier_parts.others, reads, strict=True):
         if variable.shape != value.shape:
             anew[variable.path] = f"its shape is {variable.shape}, was {value.shape}"
         elif now.columns != then.columns and now.shapes == then.shapes:
             anew[variable.path] = f"its layer reads {_change(now.columns, then.columns)}"
         else:
             variable.assign(value)
-            taken += 1
-    return WarmStart(columns, taken, anew)
+            count += 1
+    return WarmStart(columns, count, anew)
 
 
 def _reads(model: keras.Model, parts: _Parts) -> list[Reads]:
@@ -190,7 +190,7 @@ def _parts(model: keras.Model, workflow: Workflow) -> _Parts:
     names, schema = columns_of_inputs(model), workflow.output_schema
     tables: list[_Table] = []
     column_of: dict[int, str] = {}
-    made: set[int] = set()
+    skipped_ids: set[int] = set()
     embedded: set[str] = set()
     calls = Calls(model)
     for layer in layers_of(model):
@@ -215,20 +215,20 @@ def _parts(model: keras.Model, workflow: Workflow) -> _Parts:
                 _Table(column, each, 0, layer.cardinality) for each in (layer.last, layer.interval)
             ]
         elif isinstance(layer, SampledItems):
-            made |= {id(variable) for variable in layer.weights}
-    made |= {id(table.variable) for table in tables}
-    return _Parts(tables, [v for v in model.weights if id(v) not in made], embedded)
+            skipped_ids |= {id(variable) for variable in layer.weights}
+    skipped_ids |= {id(table.variable) for table in tables}
+    return _Parts(tables, [v for v in model.weights if id(v) not in skipped_ids], embedded)
 
 
 def _pairs(
     tables: Sequence[_Table], earlier: Sequence[_Table]
 ) -> Iterator[tuple[_Table, _Table | None]]:
     """Each table, and the earlier one of its column; of several of a column in their order."""
-    left: dict[str, list[_Table]] = {}
+    queues: dict[str, list[_Table]] = {}
     for table in earlier:
-        left.setdefault(table.column, []).append(table)
+        queues.setdefault(table.column, []).append(table)
     for table in tables:
-        of_column = left.get(table.column)
+        of_column = queues.get(table.column)
         yield table, of_column.pop(0) if of_column else None
 
 
@@ -274,13 +274,15 @@ def _expect_own(name: str, model: keras.Model, argument: str, workflow: Workflow
         )
 
 
-def _expect_alike(own: Sequence[keras.Variable], earlier: Sequence[keras.Variable]) -> None:
+def _expect_alike(current: Sequence[keras.Variable], earlier: Sequence[keras.Variable]) -> None:
     """Refuse models whose variables, apart from tables, are not the same ones in the same order."""
-    names, others = ([variable.name for variable in variables] for variables in (own, earlier))
-    if names != others:
+    names, earlier_names = (
+        [variable.name for variable in variables] for variables in (current, earlier)
+    )
+    if names != earlier_names:
         raise TrainingError(
             "Expected two models that the same code has made, so that the weights of one can be those of "
-            f"the other. Received: beside tables {listed(names)} in model, {listed(others)} in earlier."
+            f"the other. Received: beside tables {listed(names)} in model, {listed(earlier_names)} in earlier."
         )
 
 

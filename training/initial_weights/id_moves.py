@@ -41,11 +41,11 @@ def id_move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Id
         return f"the values of its ids are {new['value'].dtype}, were {old['value'].dtype}"
     pairs = []
     for kind in new["kind"].unique():
-        own, others = (ids.filter(kind=kind) for ids in (new, old))
+        new_ids, old_ids = (ids.filter(kind=kind) for ids in (new, old))
         if kind == "value":
-            pairs.append(_joined(own, others))
-        elif len(own) == len(others):
-            pairs.append((own["id"].to_numpy(), others["id"].to_numpy()))
+            pairs.append(_joined(new_ids, old_ids))
+        elif len(new_ids) == len(old_ids):
+            pairs.append((new_ids["id"].to_numpy(), old_ids["id"].to_numpy()))
     return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
 
 

@@ -84,50 +84,50 @@ def pretrained_table(
         [[0.0, 0.0], [1.0, 2.0]]
     """
     meanings = workflow.reverse_mapping(column)
-    read = read_vectors(table, ids, vector)
+    source = read_vectors(table, ids, vector)
     if isinstance(meanings["value"].dtype, pl.Struct):
         raise TrainingError(
             f"Expected a column of single values. Received: {column!r}, of combinations of "
             f"{', '.join(field.name for field in meanings['value'].dtype.fields)}."
         )
-    read.expect_ids(column, column_schema(column, meanings["value"].dtype).info.kind)
-    known = meanings.filter(pl.col("kind") == "value")
-    places = _places(known["value"], read)
-    found = places >= 0
-    if not found.any():
+    source.expect_ids(column, column_schema(column, meanings["value"].dtype).info.kind)
+    vocabulary = meanings.filter(pl.col("kind") == "value")
+    places = _places(vocabulary["value"], source)
+    has_vector = places >= 0
+    if not has_vector.any():
         raise TrainingError(
-            f"Expected vectors of values of {column!r}, such as {known['value'].head(3).to_list()}. "
-            f"Received: none of {len(known)}; the vectors' ids are such as "
-            f"{[*range(3)] if read.ids is None else read.ids.head(3).to_list()}."
+            f"Expected vectors of values of {column!r}, such as {vocabulary['value'].head(3).to_list()}. "
+            f"Received: none of {len(vocabulary)}; the vectors' ids are such as "
+            f"{[*range(3)] if source.ids is None else source.ids.head(3).to_list()}."
         )
-    if read.ids is None and 2 * found.sum() < len(found):
+    if source.ids is None and 2 * has_vector.sum() < len(has_vector):
         raise TrainingError(
             f"Expected ids of the vectors. Received: none, so that an id is a row number up to "
-            f"{len(read.matrix) - 1}, as {found.sum()} of {len(found)} values of {column!r} are, such as "
-            f"{known['value'].head(3).to_list()}. Pass ids=, the value of each vector."
+            f"{len(source.matrix) - 1}, as {has_vector.sum()} of {len(has_vector)} values of {column!r} are, such as "
+            f"{vocabulary['value'].head(3).to_list()}. Pass ids=, the value of each vector."
         )
     initial = initializer_of(initializer)
     rows = int(meanings["id"].max()) + 1  # type: ignore[arg-type]
-    vectors = np.array(initial((rows, read.width), "float32"))
-    vectors[known["id"].to_numpy()[found]] = read.matrix[places[found]]
+    vectors = np.array(initial((rows, source.width), "float32"))
+    vectors[vocabulary["id"].to_numpy()[has_vector]] = source.matrix[places[has_vector]]
     return PretrainedTable(
         vectors,
         column,
-        int(found.sum()),
-        int((~found).sum()),
-        len(read.matrix) - int(found.sum()),
+        int(has_vector.sum()),
+        int((~has_vector).sum()),
+        len(source.matrix) - int(has_vector.sum()),
         type(initial).__name__,
     )
 
 
-def _places(values: pl.Series, read: Vectors) -> npt.NDArray[np.int64]:
+def _places(values: pl.Series, source: Vectors) -> npt.NDArray[np.int64]:
     """The row of each value's vector, -1 for none."""
-    rows = len(read.matrix)
-    if read.ids is None:
-        wanted = values.cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
-        return np.where((wanted >= 0) & (wanted < rows), wanted, -1)
-    dtype = pl.String() if read.ids.dtype == pl.String else pl.Int128()
+    rows = len(source.matrix)
+    if source.ids is None:
+        numbers = values.cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
+        return np.where((numbers >= 0) & (numbers < rows), numbers, -1)
+    dtype = pl.String() if source.ids.dtype == pl.String else pl.Int128()
     left = pl.DataFrame({"id": values.cast(dtype)})
-    right = pl.DataFrame({"id": read.ids.cast(dtype), "row": np.arange(rows)})
+    right = pl.DataFrame({"id": source.ids.cast(dtype), "row": np.arange(rows)})
     joined = left.join(right, on="id", how="left", maintain_order="left")
     return joined["row"].fill_null(-1).to_numpy()

@@ -42,36 +42,38 @@ def reads_of(
         ["'b'", "'a'"]
     """
     names = columns_of_inputs(model)
-    known = {id(variable) for variable in variables}
+    variable_ids = {id(variable) for variable in variables}
     calls = Calls(model)
-    found: dict[int, Reads] = {}
+    by_variable: dict[int, Reads] = {}
     for layer in layers_of(model):
-        own = [weight for weight in layer.weights if id(weight) in known]
-        if layer is model or not own or not calls.of(layer):
+        weights = [weight for weight in layer.weights if id(weight) in variable_ids]
+        if layer is model or not weights or not calls.of(layer):
             continue
-        reached = {names.get(name, "") for name in _inputs_of(layer, known, calls)}
+        reached = {names.get(name, "") for name in _inputs_of(layer, variable_ids, calls)}
         columns = [
             " x ".join([repr(column), *map(str, widths.get(column, ()))])
             for column in dict.fromkeys(names.values())
             if column in reached
         ]
-        reads = Reads(columns, [tuple(weight.shape) for weight in own])
-        for weight in own:
-            found.setdefault(id(weight), reads)
-    return [found.get(id(variable), Reads()) for variable in variables]
+        reads = Reads(columns, [tuple(weight.shape) for weight in weights])
+        for weight in weights:
+            by_variable.setdefault(id(weight), reads)
+    return [by_variable.get(id(variable), Reads()) for variable in variables]
 
 
-def _inputs_of(layer: keras.Layer, known: Collection[int], calls: Calls) -> Iterator[str]:
+def _inputs_of(layer: keras.Layer, variable_ids: Collection[int], calls: Calls) -> Iterator[str]:
     """The inputs that reach a layer through tables and what has no weights."""
     todo = [tensor for use in calls.of(layer) for tensor in calls.given(use)]
-    seen: set[int] = set()
+    node_ids: set[int] = set()
     while todo:
         node = node_of(todo.pop())
-        if id(node) in seen:
+        if id(node) in node_ids:
             continue
-        seen.add(id(node))
+        node_ids.add(id(node))
         given = calls.given(node)
         if isinstance(node.operation, keras.layers.InputLayer) and not given:
             yield node.operation.name
-        elif not any(id(weight) in known for weight in getattr(node.operation, "weights", ())):
+        elif not any(
+            id(weight) in variable_ids for weight in getattr(node.operation, "weights", ())
+        ):
             todo += given

@@ -112,9 +112,9 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
                     "Expected feature columns alone, which say the rest. Received: continuous, "
                     "combiner, indicators or shared as well."
                 )
-            found = read_dense(embedding_sizes)
-            embedding_sizes, combiner = found.sizes, found.combiners
-            indicators, continuous, shared = found.indicators, found.numbers, found.shared
+            facts = read_dense(embedding_sizes)
+            embedding_sizes, combiner = facts.sizes, facts.combiners
+            indicators, continuous, shared = facts.indicators, facts.numbers, facts.shared
         self.continuous = widths_of(continuous)
         self.indicators = [(name, plain(rows)) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
@@ -235,10 +235,10 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
             # A flat vector does not have the batch's number of rows.
             if width in (None, 1) or input_shape[name][1] == width:
                 rows.append(input_shape[name][0])
-        known = rows[0] if rows else None
+        row_count = rows[0] if rows else None
         if self.aggregation == "stack":
-            return (known, len(widths), widths[0])
-        return (known, sum(widths))
+            return (row_count, len(widths), widths[0])
+        return (row_count, sum(widths))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able."""

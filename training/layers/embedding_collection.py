@@ -107,13 +107,13 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         for name, rows, width in self.embedding_sizes:
             combiner = self.combiner if isinstance(self.combiner, str) else self.combiner[name]
             together.setdefault((width, combiner), {})[name] = rows
-        several = not isinstance(self.combiner, str)
-        own = {
+        by_column = not isinstance(self.combiner, str)
+        sizes = {
             name: (rows + 1, width)
             for name, rows, width in self.embedding_sizes
             if name not in self.shared
         }
-        divided = division(own, self.shard)
+        divided = division(sizes, self.shard)
         return [
             SharedTable(
                 columns,
@@ -121,7 +121,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
                 self.embeddings_initializer,
                 combiner,
                 {name: owner for name, owner in self.shared.items() if name in columns},
-                name=f"width_{width}_{combiner}" if several else f"width_{width}",
+                name=f"width_{width}_{combiner}" if by_column else f"width_{width}",
                 dtype=self.dtype_policy,
                 **divided,
             )
@@ -173,13 +173,13 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         check_present(self.name, list(self.widths), inputs)
         for table in self._tables:
             table.validate_ids = self.validate_ids
-            given = {name: inputs[name] for name in table.cardinalities}
+            columns = {name: inputs[name] for name in table.cardinalities}
             lists = {
                 name: self._pair(name, pair)
-                for name, pair in given.items()
+                for name, pair in columns.items()
                 if isinstance(pair, (tuple, list))
             }
-            single = {name: ids for name, ids in given.items() if name not in lists}
+            single = {name: ids for name, ids in columns.items() if name not in lists}
             if single:
                 yield tuple(single), tf.cast(table.single(single), self.compute_dtype)
             if lists:
@@ -237,9 +237,9 @@ def _check_shared(
 ) -> dict[str, str]:
     """The columns without a table of their own, each with the column whose table it shares."""
     for name, owner in shared.items():
-        known = name in sizes and owner in sizes and owner not in shared
+        has_table = name in sizes and owner in sizes and owner not in shared
         combiners = combiner if isinstance(combiner, dict) else {}
-        alike = known and (tuple(sizes[name]), combiners.get(name)) == (
+        alike = has_table and (tuple(sizes[name]), combiners.get(name)) == (
             tuple(sizes[owner]),
             combiners.get(owner),
         )

@@ -60,8 +60,8 @@ class LinearFeatures(TakesLists, metaclass=OwnNames):
                     "Expected feature columns alone, which say the rest. "
                     f"Received: continuous={continuous!r} as well."
                 )
-            found = read_linear(cardinalities)
-            cardinalities, continuous = found.ids, found.numbers
+            facts = read_linear(cardinalities)
+            cardinalities, continuous = facts.ids, facts.numbers
         self.cardinalities = [(name, rows) for name, rows in cardinalities.items()]
         self.continuous = widths_of(continuous)
         # XLA compiles for fixed shapes, which lists change in each batch, and drops checks.

@@ -84,6 +84,6 @@ def record_fits(model: keras.Model, fits: Mapping[str, str]) -> None:
 
 def _places(model: keras.Model) -> list[RecordsFits]:
     """The layers that record, without those inside of another one."""
-    found = [layer for layer in layers_of(model) if isinstance(layer, RecordsFits)]
-    inner = {id(part) for layer in found for part in layers_of(layer) if part is not layer}
-    return [layer for layer in found if id(layer) not in inner]
+    layers = [layer for layer in layers_of(model) if isinstance(layer, RecordsFits)]
+    inner = {id(part) for layer in layers for part in layers_of(layer) if part is not layer}
+    return [layer for layer in layers if id(layer) not in inner]

@@ -87,12 +87,12 @@ def bst(
         _expect_one_vocabulary(features, sequence, target)
     length = _length(features, sequence) if length is None else length
     _expect_sizes(length, embedding_dim, heads)
-    others = columns.only(
+    extras = columns.only(
         n for n in (*columns.sizes, *columns.continuous) if n not in (sequence, target)
     )
     dtype = columns.dtypes.get(sequence, LIST_DTYPES)
     inputs = {
-        **others.inputs(),
+        **extras.inputs(),
         **columns.only([target]).inputs(),
         sequence: keras.Input(
             (length,), name=sequence, dtype=dtype if isinstance(dtype, str) else dtype[0]
@@ -109,13 +109,13 @@ def bst(
     attended = keras.layers.Reshape((1, length + 1), name="attended")(present)
     for number in range(1, blocks + 1):
         x = _block(x, attended, heads, dropout, f"block_{number}")
-    kept = keras.layers.Reshape((length + 1, 1), name="kept")(present)
-    x = keras.layers.Multiply(name="present")([x, keras.ops.cast(kept, x.dtype)])
+    mask = keras.layers.Reshape((length + 1, 1), name="kept")(present)
+    x = keras.layers.Multiply(name="present")([x, keras.ops.cast(mask, x.dtype)])
     x = keras.layers.Flatten(name="behavior")(x)
-    if others.sizes or others.continuous:
-        taken = {name: inputs[name] for name in (*others.sizes, *others.continuous)}
+    if extras.sizes or extras.continuous:
+        tensors = {name: inputs[name] for name in (*extras.sizes, *extras.continuous)}
         rest = embedded(
-            others, taken, max_embedding_dim, combiner, embeddings_initializer, shard=shard
+            extras, tensors, max_embedding_dim, combiner, embeddings_initializer, shard=shard
         )
         x = keras.layers.Concatenate(name="hidden_inputs")([x, rest])
     return assembled("bst", columns, inputs, probability(dense(x, hidden, dropout), output_name))

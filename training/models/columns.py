@@ -70,20 +70,20 @@ class Columns:
         Raises:
             TrainingError: an unknown column.
         """
-        wanted = list(names)
-        known = [*self.sizes, *self.continuous]
-        unknown = [name for name in wanted if name not in known]
+        selection = list(names)
+        columns = [*self.sizes, *self.continuous]
+        unknown = [name for name in selection if name not in columns]
         if unknown:
             raise TrainingError(
-                f"Expected columns among {listed(known)}. Received: {listed(unknown)}."
-                + did_you_mean(unknown, known)
+                f"Expected columns among {listed(columns)}. Received: {listed(unknown)}."
+                + did_you_mean(unknown, columns)
             )
         return Columns(
-            {name: size for name, size in self.scalars.items() if name in wanted},
-            {name: size for name, size in self.lists.items() if name in wanted},
-            tuple(name for name in self.continuous if name in wanted),
-            {name: dtype for name, dtype in self.dtypes.items() if name in wanted},
-            {name: fit for name, fit in self.fits.items() if name in wanted},
+            {name: size for name, size in self.scalars.items() if name in selection},
+            {name: size for name, size in self.lists.items() if name in selection},
+            tuple(name for name in self.continuous if name in selection),
+            {name: dtype for name, dtype in self.dtypes.items() if name in selection},
+            {name: fit for name, fit in self.fits.items() if name in selection},
         )
 
     def inputs(self) -> dict[str, Any]:
@@ -147,17 +147,17 @@ def columns_of(
         continuous = [*numbers.names, *continuous]
         dtypes |= {name: features[name].dtype for name in scalars}
         dtypes |= {name: (features[name].dtype, LIST_DTYPES[1]) for name in lists}
-        known, taken = fits_of(inputs.columns), {*scalars, *lists, *continuous}
-        fits = {name: fit for name, fit in known.items() if name in taken}
+        all_fits, names = fits_of(inputs.columns), {*scalars, *lists, *continuous}
+        fits = {name: fit for name, fit in all_fits.items() if name in names}
     else:
         scalars, lists = (dict(part) for part in _split(features))
     if not (scalars or lists or continuous):
         raise TrainingError("Expected features with at least one column. Received: none.")
     _check_names([*scalars, *lists, *continuous])
-    given = dict(id_dtypes or {})
-    _check_known(given, {**scalars, **lists})
-    _check_hold_ids(given, {**scalars, **lists})
-    return Columns(scalars, lists, tuple(continuous), dtypes | given, fits)
+    input_dtypes = dict(id_dtypes or {})
+    _check_known(input_dtypes, {**scalars, **lists})
+    _check_hold_ids(input_dtypes, {**scalars, **lists})
+    return Columns(scalars, lists, tuple(continuous), dtypes | input_dtypes, fits)
 
 
 def _size(column: ColumnSchema) -> tuple[int, int]:
@@ -203,8 +203,8 @@ def _check_known(dtypes: Mapping[str, IdDtype], names: Collection[str]) -> None:
 
 def _check_hold_ids(dtypes: Mapping[str, IdDtype], sizes: EmbeddingSizes) -> None:
     """Raise TrainingError for a dtype to which Keras would cast an id as another one, without an error."""
-    for name, given in dtypes.items():
-        dtype, rows = given if isinstance(given, str) else given[0], sizes[name][0]
+    for name, id_dtype in dtypes.items():
+        dtype, rows = id_dtype if isinstance(id_dtype, str) else id_dtype[0], sizes[name][0]
         info = DTYPES.get(dtype)
         if info and info.is_integer and (most := np.iinfo(info.numpy).max) < rows - 1:
             raise TrainingError(

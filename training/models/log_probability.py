@@ -48,11 +48,11 @@ def log_probability(
             "Expected item as one of the candidate's columns of single ids, "
             f"{listed(candidate.scalars) or 'none'}. Received: {softmax.item!r}."
         )
-    query, own = vectors
+    query, own_vectors = vectors
     ids, rows = inputs[softmax.item], candidate.scalars[softmax.item][0]
     layer = LogProbability(softmax.temperature, name=output_name)
     if isinstance(softmax, InBatchSoftmax):
-        batch = {"vectors": own, "ids": ids}
+        batch = {"vectors": own_vectors, "ids": ids}
         if softmax.rate is not None:
             frequency = StreamingFrequency(rows, softmax.rate, name="item_frequency")
             batch["log_share"] = frequency(ids)
@@ -60,7 +60,7 @@ def log_probability(
     drawn = _sampler(softmax, candidate, inputs, rows)(ids)
     return layer(
         query,
-        {"vectors": own, "ids": ids, "log_share": drawn["own"]},
+        {"vectors": own_vectors, "ids": ids, "log_share": drawn["own"]},
         {"vectors": items(drawn["features"]), "ids": drawn["ids"], "log_share": drawn["drawn"]},
     )
 
@@ -74,9 +74,9 @@ def _sampler(
     columns: dict[str, Any] = {}
     for name in names:
         _expect_ids(table[name], candidate)
-        given = keras.tree.flatten(inputs[name])
+        tensors = keras.tree.flatten(inputs[name])
         parts = [name + VALUES, name + NNZS] if name in candidate.lists else [name]
-        columns |= dict(zip(parts, input_arrays(table[name], given), strict=True))
+        columns |= dict(zip(parts, input_arrays(table[name], tensors), strict=True))
     dtypes = {part: array.dtype.name for part, array in columns.items()}
     if (count := table[softmax.item].n_unique()) < table.height:
         raise TrainingError(

@@ -87,11 +87,11 @@ def two_tower(
     inputs = columns.inputs()
 
     def tower(side: str, names: Sequence[str]) -> Callable[[Any], Any]:
-        own = columns.only(names)
+        tower_columns = columns.only(names)
         layers = [
             DenseFeatures(
-                own.capped(max_embedding_dim),
-                own.continuous,
+                tower_columns.capped(max_embedding_dim),
+                tower_columns.continuous,
                 combiner,
                 embeddings_initializer,
                 shard=shard,
@@ -101,7 +101,7 @@ def two_tower(
             keras.layers.Dense(width, name=f"{side}_projection"),
             UnitVector(name=f"{side}_vector"),
         ]
-        return lambda x: reduce(lambda made, layer: layer(made), layers, x)
+        return lambda x: reduce(lambda tensor, layer: layer(tensor), layers, x)
 
     items = tower("candidate", candidate)
     vectors = [
@@ -139,9 +139,9 @@ class UnitVector(keras.layers.Layer):
 
 
 def _check_sides(columns: Columns, query: Sequence[str], candidate: Sequence[str]) -> None:
-    known = [*columns.sizes, *columns.continuous]
-    if not (query and candidate) or sorted([*query, *candidate]) != sorted(known):
+    names = [*columns.sizes, *columns.continuous]
+    if not (query and candidate) or sorted([*query, *candidate]) != sorted(names):
         raise TrainingError(
-            f"Expected each of the columns {listed(known)} either in query or in candidate, "
+            f"Expected each of the columns {listed(names)} either in query or in candidate, "
             f"none of which is empty. Received: query={list(query)}, candidate={list(candidate)}."
         )

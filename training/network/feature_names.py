@@ -35,15 +35,15 @@ def feature_names(
         >>> feature_names(model, [TensorSpec("features", "float32", (None, 2))])
         {'features': ('age', 'price')}
     """
-    text = next((each.value for each in model.metadata_props if each.key == KEY), None)
+    text = next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
     if text is None:
         return {}
     names = _read(text)
     if isinstance(names, dict):
-        known = [spec.name for spec in inputs]
-        if unknown := [name for name in names if name not in known]:
+        input_names = [spec.name for spec in inputs]
+        if unknown := [name for name in names if name not in input_names]:
             raise TrainingError(
-                f"Expected the metadata {KEY!r} of the ONNX network for its inputs, {listed(known)}. "
+                f"Expected the metadata {KEY!r} of the ONNX network for its inputs, {listed(input_names)}. "
                 f"Received: names for {listed(map(repr, unknown))}."
             )
         return {name: tuple(columns) for name, columns in names.items()}
@@ -63,7 +63,7 @@ def _read(text: str) -> Any:
     except ValueError:
         names = None
     lists = [*names.values()] if isinstance(names, dict) else [names]
-    if not all(isinstance(each, list) and all(isinstance(n, str) for n in each) for each in lists):
+    if not all(isinstance(part, list) and all(isinstance(n, str) for n in part) for part in lists):
         raise TrainingError(
             f"Expected the metadata {KEY!r} of the ONNX network as a JSON list of names, or an object "
             f"of such lists by input. Received: {text:.100}. Write it with "

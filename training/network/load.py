@@ -26,8 +26,8 @@ def as_network(model: Any, columns: Mapping[str, Any] | None = None) -> Network:
     """
     network = load_network(model)
     if hasattr(network, "renamed"):
-        made: Network = network.renamed(columns or {})
-        return made
+        renamed_network: Network = network.renamed(columns or {})
+        return renamed_network
     from training.network.keras_network import KerasNetwork  # noqa: PLC0415 - see load_network
 
     return KerasNetwork(network, columns or {})

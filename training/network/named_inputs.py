@@ -38,12 +38,12 @@ def expect_known(inputs: Iterable[str], named: Iterable[str]) -> None:
         TrainingError: names the inputs, and the others.
     """
     names = [*inputs]
-    known = {*names, *(name.removesuffix(VALUES).removesuffix(NNZS) for name in names)}
-    if unknown := [name for name in named if name not in known]:
+    columns = {*names, *(name.removesuffix(VALUES).removesuffix(NNZS) for name in names)}
+    if unknown := [name for name in named if name not in columns]:
         raise TrainingError(
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
             f"{listed(names)}. Received: {listed(map(repr, unknown))}, which is not an input."
-            + did_you_mean(unknown, known)
+            + did_you_mean(unknown, columns)
         )
 
 

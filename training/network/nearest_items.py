@@ -125,10 +125,10 @@ class NearestItems(metaclass=OwnNames):
         rows = np.flatnonzero((lists != items).any(axis=1))
         once = np.array([len({*row}) == self.k for row in lists[rows].tolist()], bool)
         vectors = expected[_VECTOR][rows]
-        for own, best in self._possible(lists[rows], vectors, scores[rows], tolerance):
+        for list_scores, best in self._possible(lists[rows], vectors, scores[rows], tolerance):
             with np.errstate(invalid="ignore"):
-                near = np.abs(own - best) <= tolerance * np.maximum(1, np.abs(best))
-            equal = once & (near | (own == best)).all(axis=1)
+                near = np.abs(list_scores - best) <= tolerance * np.maximum(1, np.abs(best))
+            equal = once & (near | (list_scores == best)).all(axis=1)
             items[rows[equal]], scores[rows[equal]] = lists[rows[equal]], best[equal]
         return {"item": items, "score": scores}
 
@@ -144,25 +144,25 @@ class NearestItems(metaclass=OwnNames):
         """Scores of the items in lists, NaN for an item that is not among the found, and the best scores."""
         if not isinstance(self._finder, ItemIndex):
             places = self._places_of(lists)
-            own = np.einsum("nkw,nw->nk", self._catalogue.vectors[places], vectors)
-            yield np.where(places < 0, np.nan, own), scores
+            list_scores = np.einsum("nkw,nw->nk", self._catalogue.vectors[places], vectors)
+            yield np.where(places < 0, np.nan, list_scores), scores
             return
         for near in nearby(vectors, tolerance):
-            found, best = self._finder.nearest(near, self.k)
-            known = [
+            items, best = self._finder.nearest(near, self.k)
+            row_scores = [
                 dict(zip(*row, strict=True))
-                for row in zip(_in_bytes(found).tolist(), best.tolist(), strict=True)
+                for row in zip(_in_bytes(items).tolist(), best.tolist(), strict=True)
             ]
-            own = [
+            list_scores = [
                 [scores_of.get(item, np.nan) for item in row]
-                for row, scores_of in zip(lists.tolist(), known, strict=True)
+                for row, scores_of in zip(lists.tolist(), row_scores, strict=True)
             ]
-            yield np.array(own).reshape(lists.shape), best
+            yield np.array(list_scores).reshape(lists.shape), best
 
     def _places_of(self, lists: Array) -> Array:
         """The places of items in the catalogue, -1 for unknown ones."""
-        found = [self._places.get(item, -1) for item in _in_bytes(lists).ravel().tolist()]
-        return np.array(found, np.int64).reshape(lists.shape)
+        places = [self._places.get(item, -1) for item in _in_bytes(lists).ravel().tolist()]
+        return np.array(places, np.int64).reshape(lists.shape)
 
     @cached_property
     def _places(self) -> dict[Any, int]:
@@ -221,14 +221,14 @@ class NearestNetwork:
         self.by_index, self._make_index = make_index is not None, make_index
         self.columns: Columns = tower.columns
         self.in_tensorflow = tower.in_tensorflow
-        made = tower.signature.outputs
-        if len(made) != 1 or made[0].dtype != "float32":
+        tower_outputs = tower.signature.outputs
+        if len(tower_outputs) != 1 or tower_outputs[0].dtype != "float32":
             raise TrainingError(
                 "Expected a tower with one output, the query's vector, of float32 and of the shape "
-                f"(N, {items.width}). Received: {', '.join(map(str, made))}. "
+                f"(N, {items.width}). Received: {', '.join(map(str, tower_outputs))}. "
                 'training.retrieval.tower(model, "query") is the tower of a model of two.'
             )
-        self.vector = made[0]
+        self.vector = tower_outputs[0]
         if self.vector.name == "candidate_vector":
             raise TrainingError(
                 "Expected the query's tower, whose vector is compared with the items' vectors. "
@@ -282,8 +282,8 @@ class NearestNetwork:
         if other_fits(self.items.fits, self.tower.fits()):
             return True
         function: Any = getattr(self.tower, "function", None)  # of TensorFlow's networks
-        known = self.items.query_weights
-        return bool(known and function) and not digests_of_weights(function.variables) <= known
+        digests = self.items.query_weights
+        return bool(digests and function) and not digests_of_weights(function.variables) <= digests
 
     def vectors(self, tensors: Mapping[str, Array]) -> Array:
         """The tower's vectors, (N, width)."""
@@ -308,8 +308,8 @@ class NearestNetwork:
             steps[:, 1:next_too] = scores[:, :-1] - scores[:, 1:]
             # To the one before, and to the one after. A step of NaN is not wide either.
             apart = (steps[:, :-1] > 2 * allowed["score"]) & (steps[:, 1:] > 2 * allowed["score"])
-        made = {**allowed, "item": np.where(apart, allowed["item"], np.inf)}
-        return self._with_turns(vectors, made, tolerance) if self.by_index else made
+        differences = {**allowed, "item": np.where(apart, allowed["item"], np.inf)}
+        return self._with_turns(vectors, differences, tolerance) if self.by_index else differences
 
     @property
     def _finder(self) -> ItemVectors | ItemIndex:
@@ -319,12 +319,12 @@ class NearestNetwork:
         self, vectors: Array, allowed: Mapping[str, Array], tolerance: float
     ) -> dict[str, Array]:
         """The allowed differences, larger in rows where the index finds other items for a nearby vector."""
-        (found, best), *others = [
+        (items, best), *nearby_answers = [
             self._finder.nearest(near, self.k) for near in nearby(vectors, tolerance)
         ]
         item, score = allowed["item"].copy(), allowed["score"].copy()
-        for each, scores in others:
-            turned = (np.sort(each, axis=1) != np.sort(found, axis=1)).any(axis=1)
+        for nearby_items, scores in nearby_answers:
+            turned = (np.sort(nearby_items, axis=1) != np.sort(items, axis=1)).any(axis=1)
             item[turned] = np.inf
             with np.errstate(invalid="ignore"):
                 gaps = np.nan_to_num(np.abs(scores - best)[turned], nan=0.0, posinf=np.inf)
@@ -343,14 +343,14 @@ def nearby(vectors: Array, tolerance: float) -> Iterator[Array]:
 
 
 def _outputs(finder: ItemVectors | ItemIndex, vectors: Array, k: int) -> dict[str, Array]:
-    found, scores = finder.nearest(vectors, k)
-    return {"item": _in_bytes(found), "score": scores}
+    items, scores = finder.nearest(vectors, k)
+    return {"item": _in_bytes(items), "score": scores}
 
 
 def _in_bytes(ids: Array) -> Array:
     """Strings as bytes, as servers answer them."""
     if ids.dtype != object:
         return ids
-    made = np.empty(ids.size, object)
-    made[:] = [each.encode() if isinstance(each, str) else each for each in ids.flat]
-    return made.reshape(ids.shape)
+    texts = np.empty(ids.size, object)
+    texts[:] = [text.encode() if isinstance(text, str) else text for text in ids.flat]
+    return texts.reshape(ids.shape)

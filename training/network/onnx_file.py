@@ -45,10 +45,10 @@ class OnnxFile:
     def __init__(self, model: Path | onnx.ModelProto) -> None:
         self._where = f"{model}" if isinstance(model, Path) else "the ModelProto"
         self.folder = model.parent if isinstance(model, Path) else None
-        given = self._read(model) if isinstance(model, Path) else model
-        self._expect_weights(given)
-        self.session = self._session(model, given)
-        self.proto = inliner.inline_local_functions(given) if given.functions else given
+        proto = self._read(model) if isinstance(model, Path) else model
+        self._expect_weights(proto)
+        self.session = self._session(model, proto)
+        self.proto = inliner.inline_local_functions(proto) if proto.functions else proto
         self._expect_plain(self.proto.graph)
 
     @property
@@ -81,9 +81,9 @@ class OnnxFile:
             )
         return model
 
-    def _expect_weights(self, given: onnx.ModelProto) -> None:
+    def _expect_weights(self, proto: onnx.ModelProto) -> None:
         """Check that there are the files with weights that the model names."""
-        for name in dict.fromkeys(_other_files(given.graph)):
+        for name in dict.fromkeys(_other_files(proto.graph)):
             if self.folder is None:
                 raise TrainingError(
                     "Expected a ModelProto with its weights inside, or the path of its file, beside "
@@ -95,33 +95,33 @@ class OnnxFile:
                     f"Expected the weights of {self._where} in {self.folder / name}, which it names. "
                     "Received: no such file. Move both together."
                 )
-        for name, end in _ends_in_other_files(given.graph):
+        for name, end in _ends_in_other_files(proto.graph):
             if self.folder and (size := (self.folder / name).stat().st_size) < end:
                 raise TrainingError(
                     f"Expected {end:,} bytes or more of weights in {self.folder / name}, which "
                     f"{self._where} names. Received: {size:,} bytes. Copy both again."
                 )
 
-    def _session(self, model: Path | onnx.ModelProto, given: onnx.ModelProto) -> Any:
+    def _session(self, model: Path | onnx.ModelProto, proto: onnx.ModelProto) -> Any:
         try:
             return open_session(
-                model if isinstance(model, Path) else given.SerializeToString(deterministic=True),
+                model if isinstance(model, Path) else proto.SerializeToString(deterministic=True),
                 ROUNDING_OPTIMIZERS,
             )
         except TrainingError:
             raise
         except Exception as error:  # onnxruntime raises errors of several types
-            self._expect_known_opsets(given)
+            self._expect_known_opsets(proto)
             raise TrainingError(
                 f"Expected an ONNX model that onnxruntime can load. Received: {self._where}, and "
                 f"{in_a_line(error)}"
             ) from error
 
-    def _expect_known_opsets(self, given: onnx.ModelProto) -> None:
+    def _expect_known_opsets(self, proto: onnx.ModelProto) -> None:
         """Check that onnxruntime knows the versions of the model's operations."""
         import onnxruntime  # noqa: PLC0415 - has been imported
 
-        for opset in given.opset_import:
+        for opset in proto.opset_import:
             newest = next((n for n in range(opset.version, 0, -1) if _runs(opset.domain, n)), 0)
             if 0 < newest < opset.version:
                 raise TrainingError(
@@ -163,8 +163,8 @@ def _is_random(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
     training = [name for name in node.input[2:] if name]
     constants = {n.output[0]: n.attribute for n in graph.node if n.op_type == "Constant"}
     inside = (a.t for name in training for a in constants.get(name, ()) if a.HasField("t"))
-    given = (*(t for t in graph.initializer if t.name in training), *inside)
-    return training != [] and next((bool(numpy_helper.to_array(t)) for t in given), True)
+    tensors = (*(t for t in graph.initializer if t.name in training), *inside)
+    return training != [] and next((bool(numpy_helper.to_array(t)) for t in tensors), True)
 
 
 def _other_files(graph: onnx.GraphProto) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _runs(domain: str, version: int) -> bool:
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
     opsets = {"": 13, domain: version}
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid(*each) for each in opsets.items()], ir_version=8
+        graph, opset_imports=[helper.make_opsetid(*opset) for opset in opsets.items()], ir_version=8
     )
     try:
         open_session(model.SerializeToString())

@@ -54,10 +54,10 @@ class OnnxModelFile:
         self.file = OnnxFile(model if isinstance(model, onnx.ModelProto) else Path(model))
         graph = self.file.proto.graph
         weights = {tensor.name for tensor in graph.initializer}
-        given = [info for info in graph.input if info.name not in weights]
-        self.inputs = tuple(map(_input, given))
+        inputs = [info for info in graph.input if info.name not in weights]
+        self.inputs = tuple(map(_input, inputs))
         self.feature_names = feature_names(self.file.proto, self.inputs)
-        self.flat = frozenset(i.name for i in given if len(i.type.tensor_type.shape.dim) == 1)
+        self.flat = frozenset(i.name for i in inputs if len(i.type.tensor_type.shape.dim) == 1)
         for info in graph.output:
             _expect_output(info)
         self.outputs = [info.name for info in graph.output]
@@ -75,11 +75,11 @@ class OnnxModelFile:
 
     def run(self, tensors: Mapping[str, Any]) -> dict[str, Array]:
         """The outputs for arrays (N, k), in their own shapes, by name."""
-        given = {
+        arrays = {
             name: np.asarray(tensors[name]).astype(DTYPES[spec.dtype].numpy)
             for name, spec in self.input.items()
         }
-        fed = {n: array.reshape(-1) if n in self.flat else array for n, array in given.items()}
+        fed = {n: array.reshape(-1) if n in self.flat else array for n, array in arrays.items()}
         return call_session(self.file.session, self.outputs, fed)
 
     def predict_on_batch(self, tensors: Mapping[str, Any]) -> dict[str, Array]:
@@ -211,9 +211,9 @@ class OnnxNetwork:
         A converter may declare others (LightGBM's label of one row), so the network is asked.
         """
         asked = {rows: self._asked(rows) for rows in (2, 3)}
-        found = {}
+        specs = {}
         for name in self.model.outputs:
-            arrays = {rows: made[name] for rows, made in asked.items()}
+            arrays = {rows: outputs[name] for rows, outputs in asked.items()}
             shapes = {array.shape[1:] for array in arrays.values()}
             dtype = "string" if arrays[2].dtype == object else arrays[2].dtype.name
             in_rows = all(array.shape[:1] == (rows,) for rows, array in arrays.items())
@@ -224,18 +224,18 @@ class OnnxNetwork:
                     + " and ".join(f"{a.shape} for {rows} rows" for rows, a in arrays.items())
                     + ". Reshape or cast it in the network."
                 )
-            found[name] = (arrays[2].shape[1:], dtype)
-        return found
+            specs[name] = (arrays[2].shape[1:], dtype)
+        return specs
 
     def _asked(self, rows: int) -> dict[str, Array]:
         """The outputs for rows of zeros, in which each list has one element."""
         try:
             return self.model.run({s.name: self._zeros(s, rows) for s in self.model.inputs})
         except Exception as error:  # onnxruntime raises errors of several types
-            given = ", ".join(map(self._shown, self.model.inputs))
+            inputs = ", ".join(map(self._shown, self.model.inputs))
             raise TrainingError(
                 f"Expected a network that answers any number of rows, such as {rows} of zeros, with the "
-                f"inputs {given}. Received: {in_a_line(error)} Name as many columns as it was trained on, "
+                f"inputs {inputs}. Received: {in_a_line(error)} Name as many columns as it was trained on, "
                 "and export it with a dynamic first dimension, as torch.onnx.export does with dynamic_shapes."
             ) from error
 
@@ -301,8 +301,8 @@ def _expect_output(info: onnx.ValueInfoProto) -> None:
 
 def _dtype_name(number: int) -> str:
     name = onnx.TensorProto.DataType.Name(number)
-    known = {info.onnx: info.name for info in DTYPES.values()}
-    return known.get(name, name.lower())
+    dtypes = {info.onnx: info.name for info in DTYPES.values()}
+    return dtypes.get(name, name.lower())
 
 
 def _size(size: Any) -> str:

@@ -61,7 +61,7 @@ def _with_end(array: Any) -> Any:
     """Strings as bytes of one width, each followed by the NUL at which onnxruntime stops."""
     if array.dtype != DTYPES["string"].numpy:
         return array
-    texts = [each.encode() if isinstance(each, str) else each for each in array.flat]
+    texts = [text.encode() if isinstance(text, str) else text for text in array.flat]
     width = max(map(len, texts), default=0) + 1
     return np.array(texts, f"S{width}").reshape(array.shape)
 
@@ -71,5 +71,5 @@ def _in_bytes(array: Any) -> Any:
     if array.dtype != DTYPES["string"].numpy:
         return array
     encoded = array.copy()
-    encoded.reshape(-1)[:] = [each.encode() for each in array.flat]
+    encoded.reshape(-1)[:] = [text.encode() for text in array.flat]
     return encoded

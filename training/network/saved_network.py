@@ -59,10 +59,10 @@ class SavedNetwork:
         self._own = self.function = signatures[SIGNATURE]
         expect_servable(self._own)
         self.columns: Columns = {}
-        given = self._own.structured_input_signature[1]
-        made = self._own.structured_outputs
-        self.inputs = tuple(_spec("input", name, spec) for name, spec in given.items())
-        outputs = tuple(_spec("output", name, spec) for name, spec in made.items())
+        input_specs = self._own.structured_input_signature[1]
+        output_specs = self._own.structured_outputs
+        self.inputs = tuple(_spec("input", name, spec) for name, spec in input_specs.items())
+        outputs = tuple(_spec("output", name, spec) for name, spec in output_specs.items())
         self.signature = ModelSignature(self.inputs, outputs)
 
     def renamed(self, columns: Mapping[str, Any]) -> SavedNetwork:
@@ -88,11 +88,11 @@ class SavedNetwork:
 
     def predict_on_batch(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs for arrays (N, k), by name."""
-        given = {
+        inputs = {
             name: tf.constant(np.asarray(tensors[name]).astype(DTYPES[spec.dtype].numpy))
             for name, spec in self.input.items()
         }
-        return {name: tensor.numpy() for name, tensor in self._own(**given).items()}
+        return {name: tensor.numpy() for name, tensor in self._own(**inputs).items()}
 
     @cached_property
     def is_half(self) -> bool:

@@ -51,7 +51,7 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> tuple[Any
             differs.
     """
     try:
-        made = concrete_function(function, signature)
+        graph = concrete_function(function, signature)
     except TrainingError:
         raise
     except Exception as error:  # a user's layer may raise any type
@@ -59,9 +59,9 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> tuple[Any
             "Expected a network that TensorFlow can trace for any number of rows, in inference mode. "
             f"Received: {type(error).__name__}: {in_a_line(error)} Try tf.function(model)(inputs)."
         ) from error
-    signature = with_strings(signature, made)
+    signature = with_strings(signature, graph)
     for output in signature.outputs:
-        have = made.structured_outputs[output.name]
+        have = graph.structured_outputs[output.name]
         fits = have.dtype.name == output.dtype and have.shape.is_compatible_with(output.shape)
         if not fits or (have.shape.rank and have.shape[0] is not None):
             # Keras itself has the ones of IntegerLookup(output_mode="one_hot") as floats.
@@ -72,8 +72,8 @@ def traced(function: Callable[..., Any], signature: ModelSignature) -> tuple[Any
                 f"{have.shape} from TensorFlow. Fix the output_shape or dtype of the layer that "
                 f"makes it{cast}."
             )
-    expect_servable(made)
-    return made, signature
+    expect_servable(graph)
+    return graph, signature
 
 
 def _expect_finite(variables: Iterable[Any]) -> None:
@@ -107,19 +107,19 @@ def expect_servable(function: Any) -> None:
         TrainingError: it calls Python, its answers are others in each call, or a weight is NaN or
             infinite.
     """
-    if found := sorted(
+    if operations := sorted(
         _OF_THIS_PROCESS.intersection(node.op for node in _nodes(function.graph.as_graph_def()))
     ):
         raise TrainingError(
             "Expected a network of TensorFlow's operations. "
-            f"Received: {', '.join(found)}, which calls Python, but the server does not have your "
+            f"Received: {', '.join(operations)}, which calls Python, but the server does not have your "
             "code. Write tf.numpy_function and tf.py_function in TensorFlow or keras.ops."
         )
     needed = _ancestry(function.outputs)
-    read = {tensor.ref() for operation in needed for tensor in operation.inputs}
+    inputs = {tensor.ref() for operation in needed for tensor in operation.inputs}
     handles = {id(outer): inner.ref() for outer, inner in function.graph.captures}
     # Others are only changed, such as those of a metric within a layer.
-    variables = [v for v in function.variables if handles.get(id(v.handle)) in read]
+    variables = [v for v in function.variables if handles.get(id(v.handle)) in inputs]
     changed = {
         operation.inputs[0].ref()
         for operation in function.graph.get_operations()
@@ -139,35 +139,35 @@ def _expect_repeatable(changed: Iterable[str], draws: Iterable[str]) -> None:
         changed: names of the variables that it both reads and changes.
         draws: types of its operations that draw random numbers.
     """
-    found = [
+    causes = [
         *(f"the variable {name.removesuffix(':0')}, which each call changes" for name in changed),
         *(f"{kind}, which draws random numbers" for kind in draws),
     ]
-    if found:
+    if causes:
         raise TrainingError(
             "Expected a network that answers the same rows alike in each call. "
-            f"Received: {'; '.join(found)}. Leave out counters, the state of an RNN, and random "
+            f"Received: {'; '.join(causes)}. Leave out counters, the state of an RNN, and random "
             "numbers and their seeds, where a layer is called with training=False."
         )
 
 
 def _ancestry(tensors: Iterable[Any]) -> set[Any]:
     """The operations of a graph of which tensors are computed."""
-    found: set[Any] = set()
+    operations: set[Any] = set()
     waiting = [tensor.op for tensor in tensors]
     while waiting:
         operation = waiting.pop()
-        if operation not in found:
-            found.add(operation)
+        if operation not in operations:
+            operations.add(operation)
             waiting.extend(tensor.op for tensor in operation.inputs)
-    return found
+    return operations
 
 
 def call_on_cpu(function: Callable[..., Any], tensors: Mapping[str, Array]) -> dict[str, Array]:
     """A network's answer to arrays: on a GPU products differ, and an id beyond a table is no error."""
     with tf.device("/CPU:0"):
-        made = function(**{name: tf.constant(array) for name, array in tensors.items()})
-        return {name: tensor.numpy() for name, tensor in made.items()}
+        outputs = function(**{name: tf.constant(array) for name, array in tensors.items()})
+        return {name: tensor.numpy() for name, tensor in outputs.items()}
 
 
 def is_half(function: Any) -> bool:

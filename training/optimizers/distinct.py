@@ -63,16 +63,16 @@ def summed_by_place(values: tf.Tensor, places: tf.Tensor, count: tf.Tensor) -> t
     if has_gpu():
         return tf.math.unsorted_segment_sum(values, places, count)
     size = capacity(tf.size(places))
-    kept = tf.zeros([capacity(count)])
-    return _added_up(padded(values, size), padded(places, size, size), kept)[:count]
+    rows = tf.zeros([capacity(count)])
+    return _added_up(padded(values, size), padded(places, size, size), rows)[:count]
 
 
 def _on_cpu(gradient: tf.IndexedSlices, height: int) -> tf.IndexedSlices:
     rows = tf.cast(gradient.indices, tf.int32)
     distinct, places, count = _found(rows, height)
     size = tf.size(distinct)
-    kept = distinct[: tf.minimum(capacity(count), size)]
-    values = _added_up(padded(gradient.values, size), places, kept)
+    head = distinct[: tf.minimum(capacity(count), size)]
+    values = _added_up(padded(gradient.values, size), places, head)
     return tf.IndexedSlices(values[:count], distinct[:count], gradient.dense_shape)
 
 

@@ -36,21 +36,21 @@ def agree(
     if workers.collectives is None:
         return
     # By their types: a text of another object may hold its address.
-    own = json.dumps([settings, fault, own_data], default=lambda value: type(value).__name__)
+    text = json.dumps([settings, fault, own_data], default=lambda value: type(value).__name__)
     with together(workers):
-        texts = workers.collectives.texts(own)
-    (first, *others), faults, digests = zip(*map(json.loads, texts), strict=True)
-    for rank, other in enumerate(others, start=1):
+        texts = workers.collectives.texts(text)
+    (first, *other_settings), faults, digests = zip(*map(json.loads, texts), strict=True)
+    for rank, other in enumerate(other_settings, start=1):
         for name in [*first, *other]:
             if first.get(name) != other.get(name):
-                one, two = different(first.get(name), other.get(name))
+                here, there = different(first.get(name), other.get(name))
                 raise TrainingError(
-                    f"Expected all workers to have the same {name}. Received: {one} on "
-                    f"{workers.name(0)}, {two} on {workers.name(rank)}. Start all workers with the "
+                    f"Expected all workers to have the same {name}. Received: {here} on "
+                    f"{workers.name(0)}, {there} on {workers.name(rank)}. Start all workers with the "
                     "same program, arguments and data."
                 )
-    if found := next(filter(None, faults), ""):
-        raise TrainingError(found)
+    if first_fault := next(filter(None, faults), ""):
+        raise TrainingError(first_fault)
     for rank, digest in enumerate(digests):
         if digest and digest in digests[:rank]:
             raise TrainingError(

@@ -93,15 +93,15 @@ class Collectives:
         """
         function = tf.function(work, autograph=False, jit_compile=True, reduce_retracing=True)
 
-        def call(*given: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             if tf.executing_eagerly():
-                return function(*given)
+                return function(*arguments)
             earlier = tf.compat.v1.get_default_graph().get_collection_ref(_ORDER)
             # In the same order on all workers: else one waits for what another has not begun.
             with tf.control_dependencies(earlier[-1:]):
-                found = function(*given)
-            earlier += tf.nest.flatten(found)[:1]
-            return found
+                results = function(*arguments)
+            earlier += tf.nest.flatten(results)[:1]
+            return results
 
         return call
 
@@ -138,12 +138,12 @@ class Collectives:
 
     def texts(self, text: str) -> list[str]:
         """The text that each worker gives."""
-        own = text.encode()
+        content = text.encode()
         with tf.device(self.host):
-            lengths = self.gathered(tf.constant([len(own)]), self.reserve(1), self.host)
+            lengths = self.gathered(tf.constant([len(content)]), self.reserve(1), self.host)
             # An operation on nothing ends the process.
             longest = max(int(tf.reduce_max(lengths)), 1)
-            codes = tf.constant(list(own.ljust(longest)), tf.int32)
+            codes = tf.constant(list(content.ljust(longest)), tf.int32)
             together = self.gathered(codes[tf.newaxis], self.reserve(1), self.host).numpy()
         return [
             bytes(codes[:length].tolist()).decode()

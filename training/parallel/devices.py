@@ -42,8 +42,8 @@ class Device:
     uuid: str = ""
 
     def __str__(self) -> str:
-        known = [self.name, f"{self.gigabytes:.3g} GB" if self.gigabytes else ""]
-        details = ", ".join(filter(None, known))
+        parts = [self.name, f"{self.gigabytes:.3g} GB" if self.gigabytes else ""]
+        details = ", ".join(filter(None, parts))
         return f"a {self.kind}{details and f' ({details})'}"
 
 
@@ -75,9 +75,9 @@ def expect_alike(workers: Workers, own: Device) -> None:
         return
     with together(workers):
         texts = workers.collectives.texts(json.dumps(asdict(own)))
-    first, *others = [Device(**json.loads(text)) for text in texts]
-    gpus = [first.uuid, *(other.uuid for other in others)]
-    for rank, other in enumerate(others, start=1):
+    first, *other_devices = [Device(**json.loads(text)) for text in texts]
+    gpus = [first.uuid, *(other.uuid for other in other_devices)]
+    for rank, other in enumerate(other_devices, start=1):
         if other.kind != first.kind:
             raise TrainingError(
                 f"Expected devices of one kind for all workers. Received: {first} on "
@@ -91,16 +91,16 @@ def expect_alike(workers: Workers, own: Device) -> None:
                 f"{workers.name(gpus.index(other.uuid))} and {workers.name(rank)}. Start each process "
                 "with CUDA_VISIBLE_DEVICES=<number of its GPU>, and no more workers than GPUs."
             )
-    unlike = [rank for rank, other in enumerate(others, 1) if not _is_like(first, other)]
+    unlike = [rank for rank, other in enumerate(other_devices, 1) if not _is_like(first, other)]
     if unlike and workers.rank == 0:
         warnings.warn(
-            f"Workers train on unlike GPUs: {first} on {workers.name(0)}, {others[unlike[0] - 1]} on "
+            f"Workers train on unlike GPUs: {first} on {workers.name(0)}, {other_devices[unlike[0] - 1]} on "
             f"{workers.name(unlike[0])}. Every step takes as long as on the slowest, and shard=... "
             "gives each equal parts of the tables, for which the smallest must have room.",
             stacklevel=3,
         )
 
 
-def _is_like(one: Device, other: Device) -> bool:
-    difference = abs(one.gigabytes - other.gigabytes)
-    return one.name == other.name and difference <= _NEARLY * one.gigabytes
+def _is_like(device: Device, other: Device) -> bool:
+    difference = abs(device.gigabytes - other.gigabytes)
+    return device.name == other.name and difference <= _NEARLY * device.gigabytes

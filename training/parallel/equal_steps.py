@@ -63,11 +63,11 @@ class EqualSteps:
         if not isinstance(iterator, tf.data.Iterator) or self._iterator() is iterator:
             return
         self._iterator = weakref.ref(iterator)
-        read = loader_read_by(iterator) if trains else None
+        loader_epochs = loader_read_by(iterator) if trains else None
         if trains and self._compares_loaders:
             self._compares_loaders = False
-            expect_shares(self._workers, read)
-        order = (0, 0) if read is None else order_shared(read[0])
+            expect_shares(self._workers, loader_epochs)
+        order = (0, 0) if loader_epochs is None else order_shared(loader_epochs[0])
         rate = int(np.float32(self._rate() if trains else 0.0).view(np.int32))
         self._epoch.assign([int(self._epoch[0]) + 1, *order, rate])
 
@@ -88,12 +88,12 @@ class EqualSteps:
         # then finds no batch, or after a wait for the GPU, by a control edge from the batch.
         with tf.device(self._collectives.device):
             count = tf.raw_ops.Shape(input=batch)[:1] + zero
-        found = [count, row_counts(tables, self._collectives.host)] if tables else [count]
+        parts = [count, row_counts(tables, self._collectives.host)] if tables else [count]
         self._tables = len(tables)
         with tf.device(self._collectives.host):
-            own = tf.cast(tf.concat(found, axis=0), tf.int64)
-            counts, kept = self._exchanged(own)
-            equal = tf.reduce_all(tf.equal(kept, kept[0]))
+            own_counts = tf.cast(tf.concat(parts, axis=0), tf.int64)
+            counts, states = self._exchanged(own_counts)
+            equal = tf.reduce_all(tf.equal(states, states[0]))
             with tf.control_dependencies([tf.debugging.Assert(equal, ["workers differ"])]):
                 return tf.cast(counts, tf.int32)
 
@@ -103,9 +103,9 @@ class EqualSteps:
         if not tables:
             return tf.zeros([self._workers.size, 0], tf.int32)
         host = self._collectives.host
-        own = row_counts(tables, host)
+        own_counts = row_counts(tables, host)
         with tf.device(host):
-            return self._collectives.gathered(own[tf.newaxis], self._later, host)
+            return self._collectives.gathered(own_counts[tf.newaxis], self._later, host)
 
     def end(self) -> None:
         """Take part in a step for which this worker has no batch.
@@ -119,48 +119,48 @@ class EqualSteps:
 
     def check(self, cause: tf.errors.OpError | None = None) -> None:
         """Raise TrainingError if workers differed in the last step."""
-        own, *others = self._states.numpy().tolist()
-        different = [(rank, *o) for rank, o in enumerate(others, 1) if o != own]
+        state, *other_states = self._states.numpy().tolist()
+        different = [(rank, *o) for rank, o in enumerate(other_states, 1) if o != state]
         if not different:
             return
-        epoch, *order, rate, rows = own
+        epoch, *order, rate, rows = state
         rank, epoch_there, *order_there, rate_there, rows_there = different[0]
-        one, two = self._workers.name(0), self._workers.name(rank)
+        here, there = self._workers.name(0), self._workers.name(rank)
         if 0 in (rows, rows_there):
             raise TrainingError(
                 f"Expected a batch on all workers in each step. Received: in epoch {epoch} "
-                f"{rows} rows on {one}, {rows_there} on {two}. Give loaders global_size and "
+                f"{rows} rows on {here}, {rows_there} on {there}. Give loaders global_size and "
                 "global_rank; divide other data so that each worker has as many batches as the "
                 "others, and at least one."
             ) from cause
         if epoch != epoch_there:
             raise TrainingError(
                 "Expected epochs of as many steps on all workers. Received: "
-                f"{one} is in epoch {epoch}, {two} still or already in epoch {epoch_there}. Give "
+                f"{here} is in epoch {epoch}, {there} still or already in epoch {epoch_there}. Give "
                 "loaders global_size and global_rank; other data needs equal shares."
             ) from cause
         if order != order_there:
             raise TrainingError(
                 "Expected loaders that read the same epoch with the same seed. Received: epoch "
-                f"{order[0]} with seed {order[1]} on {one}, epoch {order_there[0]} with seed "
-                f"{order_there[1]} on {two}. Read the loader on all workers or on none: peek() shows a "
+                f"{order[0]} with seed {order[1]} on {here}, epoch {order_there[0]} with seed "
+                f"{order_there[1]} on {there}. Read the loader on all workers or on none: peek() shows a "
                 "batch, and another loader is for evaluation. A seed_fn returns the same on all."
             ) from cause
         if rate != rate_there:
             rates = np.array([rate, rate_there], np.int32).view(np.float32)
             raise TrainingError(
                 "Expected the same learning rate on all workers, without which their weights differ. "
-                f"Received: in epoch {epoch} {rates[0]:g} on {one}, {rates[1]:g} on {two}. Give all workers the "
+                f"Received: in epoch {epoch} {rates[0]:g} on {here}, {rates[1]:g} on {there}. Give all workers the "
                 "callback that changes it; one that decides by metrics of validation, such as "
                 "ReduceLROnPlateau, needs train(), which gives all workers the same."
             ) from cause
         raise TrainingError(
-            f"Expected batches of as many rows on all workers. Received: {rows} rows on {one}, "
-            f"{rows_there} on {two}. Give all loaders the same batch_size and data."
+            f"Expected batches of as many rows on all workers. Received: {rows} rows on {here}, "
+            f"{rows_there} on {there}. Give all loaders the same batch_size and data."
         ) from cause
 
-    def _exchanged(self, own: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _exchanged(self, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Counts of all workers' rows, and their epochs and rows of the batch, which are kept."""
-        own = tf.concat([self._epoch.read_value(), own], axis=0)
-        every = self._collectives.gathered(own[tf.newaxis], self._number, self._collectives.host)
+        counts = tf.concat([self._epoch.read_value(), counts], axis=0)
+        every = self._collectives.gathered(counts[tf.newaxis], self._number, self._collectives.host)
         return every[:, _EPOCH:], self._states.assign(every[:, : 1 + _EPOCH])

@@ -62,11 +62,11 @@ def _order(epochs: Epochs) -> dict[str, Any]:
 
 def _other_share(workers: Workers, epochs: Epochs) -> str:
     """The error where a loader has not its worker's share of the rows; "" where it has."""
-    share, wanted = epochs.settings.share, (workers.size, workers.rank)
-    if (share.size, share.rank) == wanted:
+    share, expected = epochs.settings.share, (workers.size, workers.rank)
+    if (share.size, share.rank) == expected:
         return ""
     return (
-        f"Expected global_size={wanted[0]} and global_rank={wanted[1]} of the loader on "
+        f"Expected global_size={expected[0]} and global_rank={expected[1]} of the loader on "
         f"{workers.name(workers.rank)}, as of the worker, so that every row is trained on once. "
         f"Received: global_size={share.size} and global_rank={share.rank}."
     )

@@ -30,10 +30,12 @@ class FirstValidation(keras.callbacks.Callback):
             TrainingError: a worker is lost.
         """
         collectives = self._workers.collectives
-        own = {n: np.asarray(v).tolist() for n, v in (logs or {}).items() if n.startswith("val_")}
+        own_metrics = {
+            n: np.asarray(v).tolist() for n, v in (logs or {}).items() if n.startswith("val_")
+        }
         if collectives is None or logs is None:
             return
         with together(self._workers):
-            first = json.loads(collectives.texts(json.dumps(own))[0])
+            first = json.loads(collectives.texts(json.dumps(own_metrics))[0])
         # Some metrics have a number for each class.
         logs.update({n: np.array(v) if isinstance(v, list) else v for n, v in first.items()})

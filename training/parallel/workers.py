@@ -89,9 +89,9 @@ def join_workers(timeout: float = 600.0) -> Workers:
         raise TrainingError(
             f"Expected timeout as seconds above 0 and up to {_LONGEST:g}. Received: {timeout!r}."
         )
-    chiefs, others = _addresses(os.environ.get("TF_CONFIG"))
-    _expect_distinct([*chiefs, *others])
-    addresses = (*chiefs, *others)
+    chiefs, non_chiefs = _addresses(os.environ.get("TF_CONFIG"))
+    _expect_distinct([*chiefs, *non_chiefs])
+    addresses = (*chiefs, *non_chiefs)
     if len(addresses) <= 1:
         return Workers()
     gpus = tf.config.list_physical_devices("GPU")
@@ -106,7 +106,7 @@ def join_workers(timeout: float = 600.0) -> Workers:
             "it, to make a model or tensors. Make the call the first one of the program."
         )
     meet(addresses, _own_rank(chiefs), timeout)
-    sizes = {"chief": len(chiefs), "worker": len(others)}
+    sizes = {"chief": len(chiefs), "worker": len(non_chiefs)}
     limit_connecting({job: size for job, size in sizes.items() if size}, timeout)
     strategy = _connected(timeout)
     with strategy.scope():
@@ -194,12 +194,12 @@ def _own_rank(chiefs: Sequence[str]) -> int:
 
 
 def _is_task(task: Any, cluster: Mapping[str, Any]) -> bool:
-    known = cluster.keys() <= {"chief", "worker"} and all(
+    is_cluster = cluster.keys() <= {"chief", "worker"} and all(
         isinstance(tasks, list) and all(isinstance(address, str) for address in tasks)
         for tasks in cluster.values()
     )
     return (
-        known
+        is_cluster
         and isinstance(task["index"], int)
         and (0 <= task["index"] < len(cluster.get(task["type"], [])))
     )

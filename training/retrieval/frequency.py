@@ -49,8 +49,8 @@ class StreamingFrequency(keras.layers.Layer):
         waits: list[Any] = [] if not training else [self._learn(rows)]
         with tf.control_dependencies(waits):
             interval = tf.gather(self.interval.value, rows)
-        known = tf.where(interval > 0, interval, 1.0)
-        return tf.math.log(1 / known)[:, None]
+        divisor = tf.where(interval > 0, interval, 1.0)
+        return tf.math.log(1 / divisor)[:, None]
 
     def _learn(self, rows: tf.Tensor) -> tf.Operation:
         """Update the intervals of the batch's items, as often as each occurs in it."""
@@ -61,8 +61,8 @@ class StreamingFrequency(keras.layers.Layer):
             step = self.step.value.assign_add(1.0)
         before = tf.gather(self.interval.value, items)
         since = step - tf.gather(self.last.value, items)
-        kept = tf.where(before > 0, (1 - self.rate) ** count, 0.0)
-        after = kept * before + (1 - kept) * since / count
+        decay = tf.where(before > 0, (1 - self.rate) ** count, 0.0)
+        after = decay * before + (1 - decay) * since / count
         return tf.group(
             self.interval.value.scatter_nd_update(items[:, None], after),
             self.last.value.scatter_nd_update(items[:, None], tf.fill(tf.shape(items), step)),

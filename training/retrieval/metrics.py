@@ -44,28 +44,28 @@ def ranking_metrics(
     """
     table, ends = _table(ranked), np.atleast_1d(k).tolist()
     is_table = table.ndim == 2 and bool(ends)
-    if not is_table or not all(type(each) is int and 1 <= each <= table.shape[1] for each in ends):
+    if not is_table or not all(type(end) is int and 1 <= end <= table.shape[1] for end in ends):
         raise TrainingError(
             "Expected ranked items of the shape (rows, n), and each k from 1 to n. "
             f"Received: the shape {table.shape}, k={k}."
         )
-    wanted = [_items(row) for row in relevant]
-    if len(wanted) != len(table) or not any(wanted):
+    item_sets = [_items(row) for row in relevant]
+    if len(item_sets) != len(table) or not any(item_sets):
         raise TrainingError(
             f"Expected relevant items for each of {len(table)} rows, at least one in all. Received: "
-            f"{len(wanted)} rows with {sum(map(len, wanted))} items."
+            f"{len(item_sets)} rows with {sum(map(len, item_sets))} items."
         )
-    rows = [(row.tolist(), items) for row, items in zip(table, wanted, strict=True) if items]
+    rows = [(row.tolist(), items) for row, items in zip(table, item_sets, strict=True) if items]
     _expect_comparable(rows)
-    found = np.array([_found(row, items) for row, items in rows])
+    hits = np.array([_found(row, items) for row, items in rows])
     counts = np.array([len(items) for _, items in rows])
     gains = 1 / np.log2(np.arange(2, table.shape[1] + 2))
-    made = {}
-    for each in ends:
-        ideal = np.cumsum(gains)[np.minimum(counts, each) - 1]
-        made[f"recall@{each}"] = float((found[:, :each].sum(1) / counts).mean())
-        made[f"ndcg@{each}"] = float((found[:, :each] @ gains[:each] / ideal).mean())
-    return made
+    metrics = {}
+    for end in ends:
+        ideal = np.cumsum(gains)[np.minimum(counts, end) - 1]
+        metrics[f"recall@{end}"] = float((hits[:, :end].sum(1) / counts).mean())
+        metrics[f"ndcg@{end}"] = float((hits[:, :end] @ gains[:end] / ideal).mean())
+    return metrics
 
 
 def _table(ranked: Any) -> Array:
@@ -80,25 +80,25 @@ def _table(ranked: Any) -> Array:
     return table
 
 
-def _listed(given: Any) -> Any:
+def _listed(values: Any) -> Any:
     """An array, a column or a list as lists of Python's own objects."""
-    if isinstance(given, np.generic):
-        return given.item()
-    if isinstance(given, np.ndarray) and given.dtype != object:
-        return given.tolist()
-    if (to_list := getattr(given, "to_list", getattr(given, "tolist", None))) is not None:
-        given = to_list()
-    elif hasattr(given, "__array__"):
-        return np.asarray(given).tolist()
-    return [_listed(each) for each in given] if isinstance(given, (list, tuple)) else given
+    if isinstance(values, np.generic):
+        return values.item()
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values.tolist()
+    if (to_list := getattr(values, "to_list", getattr(values, "tolist", None))) is not None:
+        values = to_list()
+    elif hasattr(values, "__array__"):
+        return np.asarray(values).tolist()
+    return [_listed(value) for value in values] if isinstance(values, (list, tuple)) else values
 
 
 def _expect_comparable(rows: Sequence[tuple[Sequence[Any], Collection[Any]]]) -> None:
     """Check that ranked items can equal relevant ones: 7 is not "7", and a missing value is no item."""
     ranked = {type(item) for row, _ in rows for item in row} - {type(None)}
     relevant = {type(item) for _, items in rows for item in items}
-    if len({Number if issubclass(each, Number) else each for each in ranked | relevant}) > 1:
-        names = [", ".join(sorted(each.__name__ for each in types)) for types in (ranked, relevant)]
+    if len({Number if issubclass(kind, Number) else kind for kind in ranked | relevant}) > 1:
+        names = [", ".join(sorted(kind.__name__ for kind in types)) for types in (ranked, relevant)]
         raise TrainingError(
             f"Expected items of one kind. Received: {names[0]} among the ranked and {names[1]} among "
             "the relevant items, which are never equal. Convert one of them."

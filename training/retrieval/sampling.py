@@ -75,12 +75,12 @@ class SampledItems(keras.layers.Layer):
         weights = self.log_share.value[None]
         seed = tf.cast(self.draws.next(), tf.int32)
         places = tf.random.stateless_categorical(weights, self.count, seed)[0]
-        own = tf.clip_by_value(tf.cast(ids[:, 0], tf.int64), 0, self.cardinality - 1)
+        own_ids = tf.clip_by_value(tf.cast(ids[:, 0], tf.int64), 0, self.cardinality - 1)
         draws = np.log(float(self.count)).astype(np.float32)
         return {
             "features": {name: self._taken(name, places) for name in self._names()},
             "ids": tf.gather(self.columns[self.item].value, places)[:, None],
-            "own": tf.gather(self.log_share_of_id.value, own)[:, None] + draws,
+            "own": tf.gather(self.log_share_of_id.value, own_ids)[:, None] + draws,
             "drawn": tf.gather(self.log_share.value, places)[:, None] + draws,
         }
 
@@ -92,8 +92,8 @@ class SampledItems(keras.layers.Layer):
             return tf.gather(self.columns[name].value, places)[:, None]
         nnzs = self.columns[name + NNZS].value
         lists = tf.RaggedTensor.from_row_lengths(self.columns[name + VALUES].value, nnzs)
-        taken = tf.gather(lists, places)
-        return taken.flat_values[:, None], tf.cast(taken.row_lengths(), nnzs.dtype)[:, None]
+        rows = tf.gather(lists, places)
+        return rows.flat_values[:, None], tf.cast(rows.row_lengths(), nnzs.dtype)[:, None]
 
     def _state(self, name: str, size: int, dtype: str) -> Any:
         return self.add_weight(
@@ -102,21 +102,21 @@ class SampledItems(keras.layers.Layer):
 
     def compute_output_spec(self, ids: Any) -> Any:
         """The shapes of `call`'s result."""
-        one, many = (self.count, 1), (None, 1)
+        single, many = (self.count, 1), (None, 1)
         features = {
-            name: keras.KerasTensor(one, self.dtypes[name])
+            name: keras.KerasTensor(single, self.dtypes[name])
             if name in self.dtypes
             else (
                 keras.KerasTensor(many, self.dtypes[name + VALUES]),
-                keras.KerasTensor(one, self.dtypes[name + NNZS]),
+                keras.KerasTensor(single, self.dtypes[name + NNZS]),
             )
             for name in self._names()
         }
         return {
             "features": features,
-            "ids": keras.KerasTensor(one, self.dtypes[self.item]),
+            "ids": keras.KerasTensor(single, self.dtypes[self.item]),
             "own": keras.KerasTensor((ids.shape[0], 1), "float32"),
-            "drawn": keras.KerasTensor(one, "float32"),
+            "drawn": keras.KerasTensor(single, "float32"),
         }
 
     def get_config(self) -> dict[str, Any]:

@@ -39,11 +39,11 @@ def tower(model: keras.Model, side: Literal["query", "candidate"]) -> keras.Mode
         )
     # Behind the first call: the candidate's tower may be called for sampled items as well.
     vector = nodes_of(model.get_layer(f"{side}_vector"))[0].output_tensors[0]
-    taken = _inputs(vector)
+    input_ids = _inputs(vector)
     inputs = {
-        name: given
-        for name, given in model.input.items()
-        if any(id(part) in taken for part in keras.tree.flatten(given))
+        name: tensors
+        for name, tensors in model.input.items()
+        if any(id(part) in input_ids for part in keras.tree.flatten(tensors))
     }
     with kept_histories(model.inputs):
         return keras.Model(inputs, vector, name=f"{side}_tower")
@@ -51,13 +51,13 @@ def tower(model: keras.Model, side: Literal["query", "candidate"]) -> keras.Mode
 
 def _inputs(tensor: Any) -> set[int]:
     """The inputs, by id, that a tensor depends on."""
-    waiting, seen = [tensor], set()
-    found: set[int] = set()
+    waiting, node_ids = [tensor], set()
+    input_ids: set[int] = set()
     while waiting:
         node = node_of(last := waiting.pop())
         if node.is_input:
-            found.add(id(last))
-        elif id(node) not in seen:
-            seen.add(id(node))
+            input_ids.add(id(last))
+        elif id(node) not in node_ids:
+            node_ids.add(id(node))
             waiting.extend(node.input_tensors)
-    return found
+    return input_ids

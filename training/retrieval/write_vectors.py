@@ -81,8 +81,8 @@ def write_item_vectors(
             f"{listed(unknown)}, which the candidate's tower takes. It makes "
             f"{listed(workflow.output_schema)}."
         )
-    known = fits_of(workflow.output_schema.columns)
-    fits = {name: known[name] for name in candidate.input if name in known}
+    all_fits = fits_of(workflow.output_schema.columns)
+    fits = {name: all_fits[name] for name in candidate.input if name in all_fits}
     if differ := other_fits(fits_of_model(candidate), fits):
         raise TrainingError(
             "Expected the workflow whose fit has made the features that the model was trained on. "
@@ -137,8 +137,8 @@ def _notes(model: keras.Model, fits: Mapping[str, str]) -> dict[str, str]:
 
 def _needed(workflow: Workflow, candidate: keras.Model) -> list[str]:
     """The columns of the raw data from which a tower's inputs are made."""
-    made, schema = workflow.served(candidate.input), workflow.output_schema
-    columns = [(schema[name], made[name].expression) for name in candidate.input]
+    features, schema = workflow.served(candidate.input), workflow.output_schema
+    columns = [(schema[name], features[name].expression) for name in candidate.input]
     return build(columns, workflow.input_schema).inputs.names
 
 
@@ -214,8 +214,8 @@ def _batch(candidate: keras.Model, workflow: Workflow, table: pl.DataFrame, id_:
         for name in workflow.input_schema.names
         if name not in table.columns
     )
-    made = workflow.transform(full, engine="cpu").select([*candidate.input]).collect()
-    vectors = candidate.predict_on_batch(_tensors(candidate.input, made))
+    features = workflow.transform(full, engine="cpu").select([*candidate.input]).collect()
+    vectors = candidate.predict_on_batch(_tensors(candidate.input, features))
     ids = _as_ids(table[id_])
     column = pa.FixedSizeListArray.from_arrays(
         pa.array(np.asarray(vectors, np.float32).reshape(-1)), vectors.shape[1]
@@ -227,7 +227,7 @@ def _batch(candidate: keras.Model, workflow: Workflow, table: pl.DataFrame, id_:
 def _tensors(inputs: Mapping[str, Any], table: pl.DataFrame) -> dict[str, Any]:
     """A batch of the model's inputs; a list is a pair of values and row lengths."""
     batch: dict[str, Any] = {}
-    for name, given in inputs.items():
-        arrays = [part[:, None] for part in input_arrays(table[name], keras.tree.flatten(given))]
+    for name, tensors in inputs.items():
+        arrays = [part[:, None] for part in input_arrays(table[name], keras.tree.flatten(tensors))]
         batch[name] = arrays[0] if len(arrays) == 1 else tuple(arrays)
     return batch

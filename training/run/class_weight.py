@@ -142,16 +142,16 @@ def _check(class_weight: Any, loss: Any, classes: int | None) -> None:
     for function in map(function_of, keras.tree.flatten(loss)):
         if function in CHANCES:
             expected = "0 and 1, or between them,"
-            others = [label for label in class_weight if not 0 <= label <= 1]
+            wrong_labels = [label for label in class_weight if not 0 <= label <= 1]
         elif classes and function in (*_BY_CLASS, NUMBERED):
             expected = f"the numbers of classes from 0 to {classes - 1},"
-            others = [label for label in class_weight if label not in range(classes)]
+            wrong_labels = [label for label in class_weight if label not in range(classes)]
         else:
             continue
-        if others:
+        if wrong_labels:
             raise TrainingError(
                 f"Expected labels in class_weight that rows can have: {expected} with "
-                f"{function.__name__}. Received: {listed(map(str, others))}."
+                f"{function.__name__}. Received: {listed(map(str, wrong_labels))}."
             )
 
 

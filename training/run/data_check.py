@@ -115,20 +115,20 @@ def first_nan(data: Any) -> tuple[int, list[str]]:
         >>> first_nan(data)
         (0, ["column 'age'"])
     """
-    if isinstance(data, KerasSequenceLoader) and (found := _columns_with_nan(data.peek())):
-        return 0, found
+    if isinstance(data, KerasSequenceLoader) and (columns := _columns_with_nan(data.peek())):
+        return 0, columns
     batches = iter([tuple(data)] if isinstance(data, (tuple, list)) else data)
     for number, batch in enumerate(islice(batches, _SEARCHED)):
-        if found := _columns_with_nan(batch):
-            return number, found
+        if columns := _columns_with_nan(batch):
+            return number, columns
     return 0, []
 
 
 def _columns_with_nan(batch: Any) -> list[str]:
     x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
     named = {f"column {name!r}": x[name] for name in x} if isinstance(x, Mapping) else {"x": x}
-    others = {"the label": y, "the weights of rows": weight}
-    return [name for name, value in {**named, **others}.items() if _has_nan(value)]
+    labels = {"the label": y, "the weights of rows": weight}
+    return [name for name, value in {**named, **labels}.items() if _has_nan(value)]
 
 
 def _has_nan(value: Any) -> bool:
@@ -158,15 +158,15 @@ def first_batch(data: Any, argument: str) -> Any:
 
 def _symbols(data: tf.data.Dataset) -> Any:
     """A batch as a step sees it: on a GPU only the parts cross into the step."""
-    seen: list[Any] = []
+    elements: list[Any] = []
 
     def step(batches: Any) -> None:
-        seen.append(batches.get_next())
+        elements.append(batches.get_next())
 
     # An iterator, not a batch: the GPU loader makes its batches where they are taken.
     batches = tf.data.IteratorSpec(data.element_spec)
     tf.function(step, autograph=False).get_concrete_function(batches)
-    return seen[0]
+    return elements[0]
 
 
 def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: str) -> None:
@@ -189,43 +189,43 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
         )
     for name, expected in inputs.items():
         if _is_pair(expected) != _is_pair(x[name]):
-            wanted, given = (
+            of_model, of_data = (
                 "a list" if _is_pair(e) else "single values" for e in (expected, x[name])
             )
             raise TrainingError(
-                f"Expected {wanted} in column {name!r} of {argument}, as the model does. "
-                f"Received: {given}. A list is a pair (values, row lengths)."
+                f"Expected {of_model} in column {name!r} of {argument}, as the model does. "
+                f"Received: {of_data}. A list is a pair (values, row lengths)."
             )
-        for what, (wanted, given) in _parts(name, expected, x[name]):
-            _check_tensor(what, wanted, given, argument)
+        for what, (of_model, of_data) in _parts(name, expected, x[name]):
+            _check_tensor(what, of_model, of_data, argument)
 
 
 def _is_pair(column: Any) -> bool:
     return isinstance(column, (tuple, list))
 
 
-def _parts(name: str, expected: Any, given: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+def _parts(name: str, expected: Any, value: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     if not _is_pair(expected):
-        yield f"column {name!r}", (expected, given)
+        yield f"column {name!r}", (expected, value)
         return
     for what, pair in zip(
-        ("values", "row lengths"), zip(expected, given, strict=True), strict=True
+        ("values", "row lengths"), zip(expected, value, strict=True), strict=True
     ):
         yield f"the {what} of column {name!r}", pair
 
 
-def _check_tensor(what: str, expected: Any, given: Any, argument: str) -> None:
-    wanted, received = _kind(expected), _kind(given)
+def _check_tensor(what: str, expected: Any, tensor: Any, argument: str) -> None:
+    expected_kind, kind = _kind(expected), _kind(tensor)
     # An integer may stand for a float, but an id is never a fraction.
-    if received != wanted and (wanted, received) != ("float", "integer"):
+    if kind != expected_kind and (expected_kind, kind) != ("float", "integer"):
         raise TrainingError(
             f"Expected {what} of {argument} to be of {_dtype(expected)}, as the model does. "
-            f"Received: {_dtype(given)}. Cast it where the data is made "
+            f"Received: {_dtype(tensor)}. Cast it where the data is made "
             f"(workflow.output_dtypes), or give the model an input of that dtype."
         )
     columns = tuple(expected.shape)[1:]
     if len(columns) == 1 and columns[0] is not None:
-        width = tuple(given.shape)[1:]
+        width = tuple(tensor.shape)[1:]
         if width and width != columns and None not in width:
             raise TrainingError(
                 f"Expected {what} of {argument} of shape (rows, {columns[0]}), as the model does. "

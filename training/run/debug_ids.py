@@ -34,10 +34,10 @@ def checked_ids(model: keras.Model) -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        found = re.search(r"assertion failed: \[(Expected .*?)\] \[(.*?)\] \[(.*?)\]", str(error))
-        if found is None:
+        match = re.search(r"assertion failed: \[(Expected .*?)\] \[(.*?)\] \[(.*?)\]", str(error))
+        if match is None:
             raise
-        raise TrainingError(f"{found[1]} {found[2]} .. {found[3]}") from error
+        raise TrainingError(f"{match[1]} {match[2]} .. {match[3]}") from error
     finally:
         for layer, value in zip(lookups, before, strict=True):
             layer.validate_ids = value
@@ -62,17 +62,17 @@ def uncast(model: keras.Model, data: Any) -> Any:
     return data.map(check)
 
 
-def _fitting(column: str, expected: Any, given: Any) -> Any:
-    if isinstance(given, (tuple, list)) and isinstance(expected, (tuple, list)):
-        return tuple(_fitting(column, *pair) for pair in zip(expected, given, strict=True))
-    if expected is None or not isinstance(given, tf.Tensor) or not given.dtype.is_integer:
-        return given
-    wanted = tf.as_dtype(expected.dtype)
-    if not wanted.is_integer or wanted.max >= given.dtype.max:
-        return given
-    fits = tf.reduce_all((given <= wanted.max) & (given >= wanted.min))
+def _fitting(column: str, expected: Any, value: Any) -> Any:
+    if isinstance(value, (tuple, list)) and isinstance(expected, (tuple, list)):
+        return tuple(_fitting(column, *pair) for pair in zip(expected, value, strict=True))
+    if expected is None or not isinstance(value, tf.Tensor) or not value.dtype.is_integer:
+        return value
+    dtype = tf.as_dtype(expected.dtype)
+    if not dtype.is_integer or dtype.max >= value.dtype.max:
+        return value
+    fits = tf.reduce_all((value <= dtype.max) & (value >= dtype.min))
     message = (
-        f"Expected ids of column {column} that fit into the model's {wanted.name}. Number them "
+        f"Expected ids of column {column} that fit into the model's {dtype.name}. Number them "
         "from 0 (ops.Categorify, ops.HashBucket), or give id_dtypes to the model. Received:"
     )
-    return seen(given, fits, [message, tf.reduce_min(given), tf.reduce_max(given)])
+    return seen(value, fits, [message, tf.reduce_min(value), tf.reduce_max(value)])

@@ -69,17 +69,19 @@ class EventLog(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Write the epoch's metrics, its speed, and the learning rate."""
-        own, others = {}, {}
+        train, validation = {}, {}
         for name, value in single_numbers(logs or {}).items():
             if name.startswith("val_"):
-                others[f"epoch_{name.removeprefix('val_')}"] = value
+                validation[f"epoch_{name.removeprefix('val_')}"] = value
             else:
-                own[f"epoch_{name}"] = value
-        own["epoch_learning_rate"] = float(self.model.optimizer.learning_rate)
+                train[f"epoch_{name}"] = value
+        train["epoch_learning_rate"] = float(self.model.optimizer.learning_rate)
         if self._watch.epoch_seconds:
-            own["epoch_samples_per_second"] = self._watch.epoch_samples / self._watch.epoch_seconds
-        self._write("train", epoch, own)
-        self._write("validation", epoch, others)
+            train["epoch_samples_per_second"] = (
+                self._watch.epoch_samples / self._watch.epoch_seconds
+            )
+        self._write("train", epoch, train)
+        self._write("validation", epoch, validation)
         self._first += self._watch.step
 
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002

@@ -37,11 +37,11 @@ def explained(model: keras.Model) -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        found = re.search(
+        match = re.search(
             r"(?:LoaderError|DamagedError): (.*?)(?=\n(?:Traceback|\n|\t)|$)", str(error), re.DOTALL
         )
-        if found is not None:
-            raise LoaderError(found[1]) from error
+        if match is not None:
+            raise LoaderError(match[1]) from error
         if id_beyond := _NO_ROW.search(str(error)):
             raise TrainingError(
                 f"Expected ids from 0 to {int(id_beyond[2]) - 1}, as their table has {id_beyond[2]} rows. Received: "
@@ -66,9 +66,9 @@ def explained(model: keras.Model) -> Iterator[None]:
             f"Received: that of {type(model).__name__}, which does not. Use metrics=[]."
         ) from error
     except tf.errors.ResourceExhaustedError as error:
-        own, optimizers = (_gigabytes(part) for part in (model, model.optimizer))
+        weights, optimizers = (_gigabytes(part) for part in (model, model.optimizer))
         raise TrainingError(
-            f"Expected memory to train {model.name!r}: its weights take {own:.2f} GB, the state of "
+            f"Expected memory to train {model.name!r}: its weights take {weights:.2f} GB, the state of "
             f"{model.optimizer.name!r} {optimizers:.2f} GB, and a batch's vectors and gradients "
             f"more. Received: out of memory. Use a smaller batch, narrower vectors "
             "(max_embedding_dim), fewer ids (ops.Categorify(max_size=...), ops.HashBucket) or an "

@@ -54,23 +54,23 @@ def check_labels(model: keras.Model, y: Any, weight: Any, data: Any, argument: s
             "map(lambda x, y: (x, {output: label, ...}))."
         )
         if isinstance(outputs, Mapping) and isinstance(y, Mapping) and set(y) < set(names):
-            kept = ", ".join(f"{name!r}: model.output[{name!r}]" for name in y)
+            entries = ", ".join(f"{name!r}: model.output[{name!r}]" for name in y)
             remedy += (
                 " To train these outputs alone, train a model of them, which shares the weights: "
-                f"keras.Model(model.input, {{{kept}}})."
+                f"keras.Model(model.input, {{{entries}}})."
             )
     raise TrainingError(
         f"Expected {labels} in {argument}, as the model has {has}. Received: {_shown(y, data)}. {remedy}"
     )
 
 
-def _expect_names(given: Any, what: str, names: Sequence[str], argument: str) -> None:
+def _expect_names(values: Any, what: str, names: Sequence[str], argument: str) -> None:
     """Refuse values by position: Keras would pair them with the outputs' names in sorted order."""
-    if isinstance(given, (list, tuple)):
+    if isinstance(values, (list, tuple)):
         shown = ", ".join(f"{name!r}: ..." for name in names)
         raise TrainingError(
             f"Expected {what} by name in {argument}, as the model's outputs have names. "
-            f"Received: {len(given)} without names. Give a dictionary: {{{shown}}}."
+            f"Received: {len(values)} without names. Give a dictionary: {{{shown}}}."
         )
 
 

@@ -37,9 +37,9 @@ class LabelValues:
     def __init__(self, losses: Mapping[str, Any], classes: Mapping[str, int | None]) -> None:
         self._names = list(losses)
         self._losses = [
-            (name, function_of(one), getattr(one, "ignore_class", None))
+            (name, function_of(part), getattr(part, "ignore_class", None))
             for name, loss in losses.items()
-            for one in keras.tree.flatten(loss)
+            for part in keras.tree.flatten(loss)
         ]
         if len(losses) == 1:  # whose name is not that of the output
             classes = dict.fromkeys(losses, next(iter(classes.values()), None))
@@ -59,12 +59,12 @@ class LabelValues:
         labels, *counted = (
             self._by_output(part) for part in (y, weight, keras.tree.map_structure(mask_of, y_pred))
         )
-        found = [
+        unsuitable = [
             self._unsuitable(name, loss, ignored, labels[name], [each[name] for each in counted])
             for name, loss, ignored in self._losses
         ]
         weights = [_extreme(w, w < 0) for w in keras.tree.flatten(weight) if w is not None]
-        now = tf.stack([*found, tf.reduce_min(tf.stack([0.0, *weights]))])
+        now = tf.stack([*unsuitable, tf.reduce_min(tf.stack([0.0, *weights]))])
         self._found.assign(tf.where(now != 0, now, self._found))
 
     def check(self) -> None:
@@ -135,8 +135,8 @@ def no_such_class(count: int, received: str) -> TrainingError:
 
 def function_of(loss: Any) -> Any:
     """Keras' function of a loss or of its name; None or the loss itself if it is none of Keras'."""
-    found = None if loss is None else keras.losses.get(loss)
-    return getattr(found, "fn", found)
+    keras_loss = None if loss is None else keras.losses.get(loss)
+    return getattr(keras_loss, "fn", keras_loss)
 
 
 def _as_labels(weight: Any, label: tf.Tensor) -> tf.Tensor:

@@ -70,76 +70,83 @@ def compile_settings(
     for of_output in losses.values():
         _check_losses(of_output)
     counted = {
-        name: _usual_metrics(losses[name]) if metrics is None else _checked_metrics(given)
-        for name, given in _of_outputs("metrics", metrics, names).items()
+        name: _usual_metrics(losses[name]) if metrics is None else _checked_metrics(settings)
+        for name, settings in _of_outputs("metrics", metrics, names).items()
     }
     weights = None
     if loss_weights is not None:
-        given = _of_outputs("loss_weights", loss_weights, names)
-        weights = {name: _weights(given[name], losses[name]) for name in names}
+        settings = _of_outputs("loss_weights", loss_weights, names)
+        weights = {name: _weights(settings[name], losses[name]) for name in names}
         if not all(map(_is_weight, keras.tree.flatten(weights))):
             raise TrainingError(
                 "Expected loss_weights as numbers from 0, one for each output or for each of its losses. "
                 f"Received: {loss_weights!r}."
             )
     if len(names) > 1:
-        taken: set[int] = set()
-        each_own = {n: [_own(metric, taken) for metric in each] for n, each in counted.items()}
+        metric_ids: set[int] = set()
+        own_metrics = {
+            n: [_own(metric, metric_ids) for metric in output_metrics]
+            for n, output_metrics in counted.items()
+        }
         return {
             "loss": losses,
-            "metrics": each_own if any(each_own.values()) else None,
+            "metrics": own_metrics if any(own_metrics.values()) else None,
             "loss_weights": weights,
         }
-    (one,), (each,) = losses.values(), counted.values()
+    (output_loss,), (output_metrics,) = losses.values(), counted.values()
     # Keras expects a step to compute an empty list of metrics, too.
-    return {"loss": one, "metrics": each or None, "loss_weights": weights and [*weights.values()]}
+    return {
+        "loss": output_loss,
+        "metrics": output_metrics or None,
+        "loss_weights": weights and [*weights.values()],
+    }
 
 
 def _check_losses(loss: Any) -> None:
     """Raise TrainingError unless it is a loss, a list of them, or None for an output that has none."""
-    each = loss if isinstance(loss, (list, tuple)) else [loss]
-    if not each or (
-        each is loss and not all(isinstance(one, str) or callable(one) for one in each)
+    losses = loss if isinstance(loss, (list, tuple)) else [loss]
+    if not losses or (
+        losses is loss and not all(isinstance(entry, str) or callable(entry) for entry in losses)
     ):
         raise TrainingError(f"Expected losses in the list of an output. Received: {loss!r}.")
-    for one in each:
-        _check("loss", one, keras.losses.get, keras.losses)
+    for entry in losses:
+        _check("loss", entry, keras.losses.get, keras.losses)
 
 
-def _weights(given: Any, loss: Any) -> Any:
+def _weights(weight: Any, loss: Any) -> Any:
     """The weight of an output's loss; of several losses a list; None where the numbers differ."""
     if isinstance(loss, (list, tuple)):
-        each = given if isinstance(given, (list, tuple)) else [given] * len(loss)
-        return [_weights(one, None) for one in each] if len(each) == len(loss) else None
-    if isinstance(given, (list, tuple)):
+        weights = weight if isinstance(weight, (list, tuple)) else [weight] * len(loss)
+        return [_weights(part, None) for part in weights] if len(weights) == len(loss) else None
+    if isinstance(weight, (list, tuple)):
         return None
-    return 1.0 if given is None else python_number(given)
+    return 1.0 if weight is None else python_number(weight)
 
 
 def _is_weight(weight: Any) -> bool:
     return isinstance(weight, (int, float)) and not isinstance(weight, bool) and weight >= 0
 
 
-def _of_outputs(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
+def _of_outputs(what: str, setting: Any, names: Sequence[str]) -> dict[str, Any]:
     """The part of a setting that each output has; None for one without."""
-    if isinstance(given, Mapping):
-        known = [name for name in names if name]
-        if unknown := [name for name in given if name not in known]:
-            has = f"by the names of the outputs, {listed(known)}" if known else "for the one output"
+    if isinstance(setting, Mapping):
+        keys = [name for name in names if name]
+        if unknown := [name for name in setting if name not in keys]:
+            has = f"by the names of the outputs, {listed(keys)}" if keys else "for the one output"
             raise TrainingError(
-                f"Expected {what} {has}. Received: {listed(unknown)}.{did_you_mean(unknown, known)}"
+                f"Expected {what} {has}. Received: {listed(unknown)}.{did_you_mean(unknown, keys)}"
             )
-        return {name: given.get(name) for name in names}
+        return {name: setting.get(name) for name in names}
     # A list of metrics is for each output, unless it holds lists.
-    if isinstance(given, (list, tuple)) and (
-        what != "metrics" or (len(names) > 1 and any(isinstance(m, (list, tuple)) for m in given))
+    if isinstance(setting, (list, tuple)) and (
+        what != "metrics" or (len(names) > 1 and any(isinstance(m, (list, tuple)) for m in setting))
     ):
-        if len(given) != len(names):
+        if len(setting) != len(names):
             raise TrainingError(
-                f"Expected {what} for each of the model's {len(names)} outputs. Received: {given!r}."
+                f"Expected {what} for each of the model's {len(names)} outputs. Received: {setting!r}."
             )
-        return dict(zip(names, given, strict=True))
-    return dict.fromkeys(names, given)
+        return dict(zip(names, setting, strict=True))
+    return dict.fromkeys(names, setting)
 
 
 def _usual_metrics(loss: Any) -> list[Any]:
@@ -164,19 +171,19 @@ def _checked_metrics(metrics: Any) -> list[Any]:
     return list(metrics or ())
 
 
-def _own(metric: Any, taken: set[int]) -> Any:
+def _own(metric: Any, metric_ids: set[int]) -> Any:
     """The metric, or a new one of the same kind, since one object cannot count for two outputs."""
-    if not isinstance(metric, keras.metrics.Metric) or id(metric) not in taken:
-        taken.add(id(metric))
+    if not isinstance(metric, keras.metrics.Metric) or id(metric) not in metric_ids:
+        metric_ids.add(id(metric))
         return metric
-    made = type(metric).from_config(metric.get_config())
-    if functions_of(made) != functions_of(metric):
+    copy = type(metric).from_config(metric.get_config())
+    if functions_of(copy) != functions_of(metric):
         raise TrainingError(
             "Expected metrics that can be recreated from their get_config, one for each output. "
             f"Received: {metric!r}, with a function of your own. Make one for each: "
             "metrics={output: [metric]}."
         )
-    return made
+    return copy
 
 
 def check_objects(model: Any, callbacks: Any) -> None:
@@ -192,29 +199,29 @@ def check_objects(model: Any, callbacks: Any) -> None:
         )
 
 
-def _check(what: str, given: Any, find: Callable[[str], Any], module: ModuleType) -> None:
-    if not isinstance(given, str):
+def _check(what: str, choice: Any, find: Callable[[str], Any], module: ModuleType) -> None:
+    if not isinstance(choice, str):
         return
     try:
-        find(given)
+        find(choice)
     except ValueError as error:
-        alike = difflib.get_close_matches(given.lower(), _names(what, find, module), n=3)
+        alike = difflib.get_close_matches(choice.lower(), _names(what, find, module), n=3)
         names = " or ".join(map(repr, alike or _USUAL[what]))
         hint = f"Did you mean {names}?" if alike else f"Usual are {names}."
         raise TrainingError(
             f"Expected the {what} as an object of Keras or one of its names. "
-            f"Received: {given!r}. {hint}"
+            f"Received: {choice!r}. {hint}"
         ) from error
 
 
 def _names(what: str, find: Callable[[str], Any], module: ModuleType) -> list[str]:
     """The names, in lower case, that Keras resolves to a public object."""
     public = [name for name in dir(module) if name[0] != "_"]
-    names = [made for n in public for made in (_SNAKE.sub("_", n).lower(), n.lower())]
-    known = [
+    names = [spelling for n in public for spelling in (_SNAKE.sub("_", n).lower(), n.lower())]
+    choices = [
         name for name in dict.fromkeys(names) if name not in _NO_CHOICES and _finds(find, name)
     ]
-    return list(dict.fromkeys([*known, *(_BY_SHAPE if what == "metric" else ())]))
+    return list(dict.fromkeys([*choices, *(_BY_SHAPE if what == "metric" else ())]))
 
 
 def _finds(find: Callable[[str], Any], name: str) -> bool:

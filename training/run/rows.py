@@ -51,7 +51,7 @@ class RowCount:
             look: called in each step with the labels, the weights of the rows, and the predictions, if the step is
                 Keras' or ours.
         """
-        own, compute = model.train_step, model.compute_metrics
+        train_step, compute = model.train_step, model.compute_metrics
 
         def counted(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
             self._add(x, y)
@@ -62,10 +62,10 @@ class RowCount:
             x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
             self._add(x, y)
             look(y, weight)
-            return own(data)
+            return train_step(data)
 
         # A step of the user's need not call `compute_metrics`.
-        is_ours = origin(own) in ("keras", "training")
+        is_ours = origin(train_step) in ("keras", "training")
         name, counting = ("compute_metrics", counted) if is_ours else ("train_step", step)
         # Keras reads the attribute; without an own one the model has its class's method.
         before = vars(model).get(name)

@@ -19,12 +19,12 @@ def single_numbers(logs: Mapping[str, Any]) -> dict[str, float]:
         >>> single_numbers({"loss": 0.25, "f1_score": np.array([0.5, 1.0])})
         {'loss': 0.25, 'f1_score[0]': 0.5, 'f1_score[1]': 1.0}
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in logs.items():
         array = np.asarray(value)
         if array.size == 1:
-            found[name] = array.item()
+            numbers[name] = array.item()
             continue
         for place in np.ndindex(array.shape):
-            found[f"{name}[{', '.join(map(str, place))}]"] = array[place].item()
-    return found
+            numbers[f"{name}[{', '.join(map(str, place))}]"] = array[place].item()
+    return numbers

@@ -29,8 +29,8 @@ def check_tables(model: keras.Model, data: Any) -> None:
         return
     counts = {column.name: id_count(column) for column in data.input_schema.columns}
     columns = columns_of_inputs(model)
-    for layer, own, rows in tables_of(model):
-        column = columns.get(own, own)
+    for layer, name, rows in tables_of(model):
+        column = columns.get(name, name)
         if rows < counts.get(column, 0):
             received = f"layer {layer!r} with {rows} rows."
             raise TrainingError(too_small(column, counts[column], received))
@@ -50,18 +50,18 @@ def check_fits(model: keras.Model, *data: Any) -> dict[str, str]:
         TrainingError: another fit has made some columns; names them.
     """
     fits = fits_of_model(model)
-    for given in data:
-        if not isinstance(given, KerasSequenceLoader):
+    for loader in data:
+        if not isinstance(loader, KerasSequenceLoader):
             continue
-        features, _, _ = keras.utils.unpack_x_y_sample_weight(first_batch(given, "data"))
-        known = fits_of(given.input_schema.columns)
-        own = {name: known[name] for name in features if name in known}
-        if differ := other_fits(fits, own):
+        features, _, _ = keras.utils.unpack_x_y_sample_weight(first_batch(loader, "data"))
+        all_fits = fits_of(loader.input_schema.columns)
+        data_fits = {name: all_fits[name] for name in features if name in all_fits}
+        if differ := other_fits(fits, data_fits):
             raise TrainingError(
                 "Expected data made by the fit that made the model's earlier data, or the schema it was "
                 f"built from. Received: data in which another fit has made {listed(differ)}: equal ids "
                 "stand for other values. Build a new model for it, or transform the data with the "
                 "earlier workflow."
             )
-        fits |= own
+        fits |= data_fits
     return fits

@@ -149,14 +149,14 @@ class Watch(keras.callbacks.Callback):
                 )
 
     def _advice(self) -> str:
-        number, found = first_nan(self._data)
-        if found:
+        number, columns = first_nan(self._data)
+        if columns:
             batch = f"batch {number + 1} of an epoch" if number else "the first batch"
             advice = (
-                f"There is NaN or infinity in {batch}, in {', '.join(found)}: a null of a "
+                f"There is NaN or infinity in {batch}, in {', '.join(columns)}: a null of a "
                 "float column arrives as NaN. "
             )
-            if "the label" in found:
+            if "the label" in columns:
                 # Filled, a row of unknown outcome would be learnt as one of a certain outcome.
                 advice += "Leave rows without a label out of the data, frame.drop_nulls(label) in Polars. "
                 if len(getattr(self.model, "outputs", None) or ()) > 1:
@@ -164,7 +164,7 @@ class Watch(keras.callbacks.Callback):
                         "If other outputs have theirs, fill it and give the row a weight of 0 for this one: "
                         "data of (x, y, {output: weights}). "
                     )
-            if found != ["the label"]:
+            if columns != ["the label"]:
                 advice += "Fill it in the workflow (ops.FillMissing), or leave the column out. "
             return f"{advice}Clip infinities (ops.Clip)."
         advice = (

@@ -65,8 +65,8 @@ def check_weights(
             raise _of_other_outputs(outputs, weight, trained, argument)
     else:
         weights = dict.fromkeys(trained, weight)
-    for key, own in trained.items():
-        functions = list(map(function_of, own))
+    for key, output_losses in trained.items():
+        functions = list(map(function_of, output_losses))
         if all(origin(f) == "keras" and f not in _OF_OTHER_SHAPE for f in functions):
             _check_shape(weights[key], tensors[key], argument)
 
@@ -75,12 +75,12 @@ def _of_other_outputs(
     outputs: Any, weight: Any, trained: Mapping[Any, Any], argument: str
 ) -> TrainingError:
     """The error of weights in another structure than the outputs that are trained."""
-    each = ""
+    hint = ""
     if keras.tree.is_nested(outputs):
         expected = trained if isinstance(outputs, Mapping) else outputs
-        each = f", or one for each output: {_shown(expected)}, of ones where all rows count alike"
+        hint = f", or one for each output: {_shown(expected)}, of ones where all rows count alike"
     return TrainingError(
-        f"Expected weights of rows in {argument} as one array{' for all outputs' if each else ''}{each}. "
+        f"Expected weights of rows in {argument} as one array{' for all outputs' if hint else ''}{hint}. "
         f"Received: {_shown(weight)}."
     )
 
@@ -96,11 +96,12 @@ def _check_shape(weight: Any, output: Any, argument: str) -> None:
     shape = tf.TensorShape(weight.shape)
     if shape.rank is None:
         return
-    steps, given = list(output.shape)[1:-1], shape.as_list()[1:]
-    if len(given) == len(steps) + 1 and given[-1] in (1, None):
-        given.pop()
-    if len(given) == len(steps) and all(
-        one in (1, None, wanted) or wanted is None for one, wanted in zip(given, steps, strict=True)
+    steps, sizes = list(output.shape)[1:-1], shape.as_list()[1:]
+    if len(sizes) == len(steps) + 1 and sizes[-1] in (1, None):
+        sizes.pop()
+    if len(sizes) == len(steps) and all(
+        size in (1, None, expected) or expected is None
+        for size, expected in zip(sizes, steps, strict=True)
     ):
         return
     rows = [1] * len(steps)

@@ -31,8 +31,8 @@ def division(sizes: Sizes, shard: str | None) -> Mapping[str, Any]:
         return {}
     if shard == "column":
         check_widths({name: width for name, (_, width) in sizes.items()}, workers.size)
-        held = [bytes_of_workers(sizes, dict.fromkeys(sizes), workers.size)[0]] * workers.size
-        expect_room(workers, sizes, held)
+        totals = [bytes_of_workers(sizes, dict.fromkeys(sizes), workers.size)[0]] * workers.size
+        expect_room(workers, sizes, totals)
         return {"workers": workers}
     places = plan(sizes, workers.size, shard)
     expect_room(workers, sizes, bytes_of_workers(sizes, places, workers.size))

@@ -135,13 +135,13 @@ class ByRow(Layout):
         super().__init__(heights, width, size, rank)
         self._steps = [size if place is None else 1 for place in places]
         self._firsts = [place or 0 for place in places]
-        held = [
+        counts = [
             [_count(height, place, worker, size) for worker in range(size)]
             for height, place in zip(heights, places, strict=True)
         ]
-        sums = np.cumsum(np.array(held, np.int64), axis=0)
+        sums = np.cumsum(np.array(counts, np.int64), axis=0)
         # The first row of each column in the part of each worker.
-        self._locals = sums - np.array(held)
+        self._locals = sums - np.array(counts)
         self._held = sums[-1]
         self._places = list(places)
 
@@ -164,10 +164,10 @@ class ByRow(Layout):
 
     def route(self, rows: tf.Tensor) -> Route:
         """The way of rows (n,) to the workers that hold them."""
-        own, workers = self._held_by(rows)
+        local_rows, workers = self._held_by(rows)
         places = tf.range(tf.size(rows))
         return Route(
-            tf.dynamic_partition(own, workers, self.size),
+            tf.dynamic_partition(local_rows, workers, self.size),
             tf.dynamic_partition(places, workers, self.size),
         )
 
@@ -179,9 +179,9 @@ class ByRow(Layout):
     def _compiled(self) -> Any:
         # TensorFlow itself computes integers on the host, or copies them there.
         def held(rows: tf.Tensor) -> tf.Tensor:
-            own, workers = self._held_by(tf.minimum(rows, self.whole[0] - 1))
+            local_rows, workers = self._held_by(tf.minimum(rows, self.whole[0] - 1))
             is_held = (workers == self.rank) & (rows < self.whole[0])
-            return tf.where(is_held, own, self.shape[0])
+            return tf.where(is_held, local_rows, self.shape[0])
 
         return tf.function(held, autograph=False, jit_compile=True, reduce_retracing=True)
 
@@ -264,13 +264,13 @@ def assign_own(
     """
     end = layout.whole[0] if count is None else first + count
     for start, length in layout.blocks():
-        kept = min(length, end - start)
-        own = layout.own(layout.rank, start, kept) if start >= first and kept > 0 else None
-        if own is not None:
-            block = np.asarray(whole[start - first : start - first + kept])
-            values = tf.convert_to_tensor(block[own.rows, own.columns], variable.dtype)
+        height = min(length, end - start)
+        area = layout.own(layout.rank, start, height) if start >= first and height > 0 else None
+        if area is not None:
+            block = np.asarray(whole[start - first : start - first + height])
+            values = tf.convert_to_tensor(block[area.rows, area.columns], variable.dtype)
             # Not by a slice of the variable, whose assignment holds a second copy of it.
-            rows = tf.range(own.start, own.start + own.count)
+            rows = tf.range(area.start, area.start + area.count)
             variable.value.scatter_update(tf.IndexedSlices(values, rows))
 
 
@@ -284,7 +284,7 @@ def assign_rows(variable: keras.Variable, rows: Any, vectors: tf.Tensor) -> None
     """
     vectors = tf.cast(vectors, variable.dtype)
     if (layout := layout_of(variable)) is not None:
-        held = layout.held(tf.constant(rows, tf.int64))
-        own = held < layout.shape[0]
-        rows, vectors = held[own], layout.own_columns(vectors)[own]
+        local_rows = layout.held(tf.constant(rows, tf.int64))
+        is_own = local_rows < layout.shape[0]
+        rows, vectors = local_rows[is_own], layout.own_columns(vectors)[is_own]
     variable.value.scatter_update(tf.IndexedSlices(vectors, rows))

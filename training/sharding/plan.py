@@ -72,14 +72,14 @@ def check_widths(widths: Mapping[str, int], workers: int) -> None:
 
 def bytes_of_workers(sizes: Sizes, places: Places, workers: int) -> list[int]:
     """Bytes of the tables that each worker holds, in float32."""
-    found = [0] * workers
+    totals = [0] * workers
     for name, (rows, width) in sizes.items():
         for rank in range(workers):
             if places[name] is None:
-                found[rank] += -(-rows // workers) * width * _BYTES
+                totals[rank] += -(-rows // workers) * width * _BYTES
             elif places[name] == rank:
-                found[rank] += rows * width * _BYTES
-    return found
+                totals[rank] += rows * width * _BYTES
+    return totals
 
 
 def check_room(sizes: Sizes, held: Sequence[int], room: Sequence[int]) -> None:
@@ -117,7 +117,7 @@ def check_state_room(
         others: bytes of the other weights, of which each worker has all.
         left: bytes that each worker has left.
     """
-    needed = [copies * (own + others) for own in tables]
+    needed = [copies * (size + others) for size in tables]
     rank = max(range(len(left)), key=lambda rank: needed[rank] - left[rank])
     if needed[rank] <= left[rank]:
         return

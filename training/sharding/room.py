@@ -37,7 +37,7 @@ def expect_room(workers: Workers, sizes: Sizes, held: Sequence[int]) -> None:
     if workers.collectives is not None:
         with together(workers):
             room = workers.collectives.texts(json.dumps(_room(workers)))
-        check_room(sizes, held, [json.loads(each) for each in room])
+        check_room(sizes, held, [json.loads(text) for text in room])
 
 
 def expect_room_for_state(workers: Workers, model: keras.Model, optimizer: keras.Optimizer) -> None:
@@ -50,25 +50,25 @@ def expect_room_for_state(workers: Workers, model: keras.Model, optimizer: keras
     """
     copies, kind = copies_in(optimizer), type(optimizer).__name__
     on_gpu = bool(tf.config.list_logical_devices("GPU"))
-    own, others = 0, 0
+    table_bytes, other_bytes = 0, 0
     for variable in model.trainable_variables:
         if on_gpu and "GPU" not in variable.value.device:
             continue  # its state is on the host as well
         size = math.prod(variable.shape) * variable.value.dtype.size
         if layout_of(variable) is None:
-            others += size
+            other_bytes += size
         else:
-            own += size
+            table_bytes += size
     if workers.collectives is None:
-        if on_gpu and copies * others > _LARGE:
+        if on_gpu and copies * other_bytes > _LARGE:
             with suppress(LoaderError):  # a container without the driver's tools
-                check_state_room(kind, copies, [others], 0, [_left(workers)])
+                check_state_room(kind, copies, [other_bytes], 0, [_left(workers)])
         return
     with together(workers):
         workers.collectives.texts("")  # now all have made their tables
-        texts = workers.collectives.texts(json.dumps([own, _left(workers)]))
-    tables, left = zip(*map(json.loads, texts), strict=True)
-    check_state_room(kind, copies, tables, others, left)
+        texts = workers.collectives.texts(json.dumps([table_bytes, _left(workers)]))
+    tables, room = zip(*map(json.loads, texts), strict=True)
+    check_state_room(kind, copies, tables, other_bytes, room)
 
 
 def copies_in(optimizer: keras.Optimizer) -> int:
@@ -95,9 +95,9 @@ def free_memory() -> int:
     for limit in open_loader.MEMORY_LIMITS:
         with suppress(OSError, ValueError):  # no such file; "max" for no limit
             most, used = int(limit.read_text()), int(limit.with_name(_USED[limit.name]).read_text())
-            held = _numbers(limit.with_name("memory.stat"))
+            statistics = _numbers(limit.with_name("memory.stat"))
             # What was read of files counts as used until others need the memory.
-            free = min(free, most - used + held["active_file"] + held["inactive_file"])
+            free = min(free, most - used + statistics["active_file"] + statistics["inactive_file"])
     return max(free, 0)
 
 

@@ -149,30 +149,30 @@ def _reset(metrics: Any) -> None:
             metric.reset_state()
 
 
-def _optimizer(given: Any) -> keras.Optimizer:
+def _optimizer(optimizer: Any) -> keras.Optimizer:
     """The optimizer of a name, of a config, or itself."""
-    if isinstance(given, str):
-        return _SPARSE.get(given.lower(), lambda: keras.optimizers.get(given))()
-    if isinstance(given, dict):
-        return keras.optimizers.get(given)
-    if not isinstance(given, keras.Optimizer):
-        made = f" Make one: {given.__name__}()." if isinstance(given, type) else ""
+    if isinstance(optimizer, str):
+        return _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
+    if isinstance(optimizer, dict):
+        return keras.optimizers.get(optimizer)
+    if not isinstance(optimizer, keras.Optimizer):
+        hint = f" Make one: {optimizer.__name__}()." if isinstance(optimizer, type) else ""
         raise TrainingError(
             "Expected an optimizer of Keras or of training.optimizers, or its name, such as "
-            f'"adam". Received: {given!r}.{made}'
+            f'"adam". Received: {optimizer!r}.{hint}'
         )
-    return given
+    return optimizer
 
 
 def warn_of_repeated_rows(optimizer: keras.Optimizer) -> None:
     """Warn of an optimizer whose update of a repeated row depends on how many workers there are."""
-    own = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
-    clips = any((own.clipnorm, own.clipvalue, own.global_clipnorm))
-    if isinstance(own, SparseRows) or (isinstance(own, keras.optimizers.SGD) and not clips):
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+    clips = any((inner.clipnorm, inner.clipvalue, inner.global_clipnorm))
+    if isinstance(inner, SparseRows) or (isinstance(inner, keras.optimizers.SGD) and not clips):
         return
     warnings.warn(
         "Expected an optimizer of training.optimizers for several workers, so that the weights are those of "
-        f"one process: SGD, Adagrad or Adam. Received: {type(own).__name__} of Keras, which squares or clips "
+        f"one process: SGD, Adagrad or Adam. Received: {type(inner).__name__} of Keras, which squares or clips "
         "the gradients of a repeated row of a table one by one in one process, and here their sum.",
         stacklevel=3,
     )
@@ -223,16 +223,16 @@ def _expect_divisible(workers: Workers, model: keras.Model, loss: Any, *, split:
             f"{workers.size} workers. Keras' own step trains on the GPUs of one process: "
             "tf.distribute.MirroredStrategy."
         )
-    for one in keras.tree.flatten(loss):
-        reduction = getattr(one, "reduction", "mean")
+    for part in keras.tree.flatten(loss):
+        reduction = getattr(part, "reduction", "mean")
         if reduction not in {"mean", "sum_over_batch_size"}:
             raise TrainingError(
                 "Expected a loss that is the mean over rows, since the workers' gradients are "
-                f'averaged. Received: {type(one).__name__}(reduction="{reduction}"). Use '
+                f'averaged. Received: {type(part).__name__}(reduction="{reduction}"). Use '
                 'reduction="sum_over_batch_size".'
             )
-        if (ignored := getattr(one, "ignore_class", None)) is not None:
-            raise _counted_apart(f"{type(one).__name__}(ignore_class={ignored})")
+        if (ignored := getattr(part, "ignore_class", None)) is not None:
+            raise _counted_apart(f"{type(part).__name__}(ignore_class={ignored})")
     if any(mask_of(output) is not None for output in getattr(model, "outputs", ())):
         raise _counted_apart("a mask on an output, as of mask_zero=True")
 

@@ -94,8 +94,8 @@ def _compiles(node: Any) -> bool:
     if isinstance(node.operation, keras.layers.Layer):
         parts = layers_of(node.operation)
     tables = [part for part in parts if isinstance(part, SharedTable)]
-    given = node.arguments
-    takes_lists = holds_lists((*given.args, *given.kwargs.values()))
+    arguments = node.arguments
+    takes_lists = holds_lists((*arguments.args, *arguments.kwargs.values()))
     if any(table.is_divided for table in tables) or (tables and takes_lists):
         return False
     return all(
@@ -107,12 +107,12 @@ def _compiles(node: Any) -> bool:
 def _outside(model: keras.Model) -> set[int]:
     """The nodes, by id, that contain a lookup or lead to one."""
     nodes = {id(node): node for tensor in model.outputs for node in _ancestry(tensor)}
-    found: set[int] = set()
+    node_ids: set[int] = set()
     for node in nodes.values():
         if is_lookup(node.operation):
-            found.add(id(node))
-            found.update(id(n) for tensor in node.input_tensors for n in _ancestry(tensor))
-    return found
+            node_ids.add(id(node))
+            node_ids.update(id(n) for tensor in node.input_tensors for n in _ancestry(tensor))
+    return node_ids
 
 
 def _border(model: keras.Model, outside: set[int]) -> list[Any]:
@@ -134,10 +134,10 @@ def _border(model: keras.Model, outside: set[int]) -> list[Any]:
 
 def _ancestry(tensor: Any) -> Iterator[Any]:
     """The nodes that a tensor depends on, its own first, each once."""
-    waiting, seen = [node_of(tensor)], set()
+    waiting, node_ids = [node_of(tensor)], set()
     while waiting:
         node = waiting.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
+        if id(node) not in node_ids:
+            node_ids.add(id(node))
             yield node
             waiting.extend(node_of(tensor) for tensor in node.input_tensors)

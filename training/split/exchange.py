@@ -147,14 +147,14 @@ class Exchange:
             compared: see `begin`.
         """
         changing = self._changing()
-        is_table = [
+        table_flags = [
             isinstance(grad, (tf.IndexedSlices, list)) and layout_of(variable) is None
             for grad, variable in zip(gradients, variables, strict=True)
         ]
         tables = [
             (grad, variable)
-            for grad, variable, kept in zip(gradients, variables, is_table, strict=True)
-            if kept
+            for grad, variable, is_table in zip(gradients, variables, table_flags, strict=True)
+            if is_table
         ]
         dense = [
             (grad, v)
@@ -177,15 +177,15 @@ class Exchange:
             with tf.device(self._collectives.host):
                 counts = compared[0][:, 1:]
         if on_gpu:
-            found = self._on_gpu(dense, changes, sent, compared[0], counts)
+            result = self._on_gpu(dense, changes, sent, compared[0], counts)
         else:
-            found = self._on_cpu(dense, changes, sent, counts)
-        means, totals, every = found
+            result = self._on_cpu(dense, changes, sent, counts)
+        means, totals, every = result
         self._change(changing, before, totals)
-        slices, own = iter(every), iter(means)
+        slices, dense_means = iter(every), iter(means)
         averaged = [
-            next(slices) if kept else next(own) if isinstance(grad, tf.Tensor) else grad
-            for grad, kept in zip(gradients, is_table, strict=True)
+            next(slices) if is_table else next(dense_means) if isinstance(grad, tf.Tensor) else grad
+            for grad, is_table in zip(gradients, table_flags, strict=True)
         ]
         return averaged, self._model.get_metrics_result()
 
@@ -224,7 +224,7 @@ class Exchange:
                 longest = tf.unstack(
                     tf.reduce_max(counts, axis=0), sum(len(table.lists) for table in tables)
                 )
-                lengths = iter([common_length(each)[0] for each in longest])
+                lengths = iter([common_length(length)[0] for length in longest])
             for table in tables:
                 table.lengthen(lengths)
         begin = zero_after(compared, collectives.host)
@@ -237,9 +237,9 @@ class Exchange:
             # Awaited by all of them.
             return means, [*totals, summed(begin)], gradients
 
-        means, totals, found = collectives.compiled(work)()
+        means, totals, slices = collectives.compiled(work)()
         gradients = [
-            tf.IndexedSlices(*pair, table.shape) for pair, table in zip(found, tables, strict=True)
+            tf.IndexedSlices(*pair, table.shape) for pair, table in zip(slices, tables, strict=True)
         ]
         return means, totals[:-1], gradients
 
@@ -330,13 +330,13 @@ def _unjoined(
     variables: Sequence[keras.Variable],
 ) -> list[tf.Tensor]:
     """The tensors that were joined to pieces."""
-    found: dict[int, tf.Tensor] = {}
+    tensors: dict[int, tf.Tensor] = {}
     for piece, joined in zip(pieces, places, strict=True):
         shapes = [variables[place].shape for place in joined]
         flats = tf.split(piece, [math.prod(shape) for shape in shapes])
         for place, flat, shape in zip(joined, flats, shapes, strict=True):
-            found[place] = tf.reshape(flat, shape)
-    return [found[place] for place in range(len(variables))]
+            tensors[place] = tf.reshape(flat, shape)
+    return [tensors[place] for place in range(len(variables))]
 
 
 def _pieces(variables: Sequence[keras.Variable]) -> list[list[int]]:

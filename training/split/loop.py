@@ -33,9 +33,9 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
 
     def make_train_function(force: bool = False) -> None:
         if model.train_function is None or force:
-            one = _TrainFunction(model)
+            function = _TrainFunction(model)
             model.train_function = (
-                one if exchange is None else _Together(one, exchange, trains=True)
+                function if exchange is None else _Together(function, exchange, trains=True)
             )
         if exchange is not None:
             exchange.steps.begin_fit()  # Keras calls this as `fit` begins
@@ -69,7 +69,7 @@ def install_evaluation(model: keras.Model) -> None:
 
 def install_lookups(model: keras.Model, exchange: Exchange) -> None:
     """Let workers evaluate and predict together, as lookups in divided tables need it."""
-    own = type(model)
+    model_class = type(model)
     for kind in ("test", "predict"):
         setattr(model, f"{kind}_step", exchange.evaluated(getattr(model, f"{kind}_step")))
 
@@ -79,12 +79,12 @@ def install_lookups(model: keras.Model, exchange: Exchange) -> None:
 
     def make_test_function(force: bool = False) -> None:
         if model.test_function is None or force:
-            own.make_test_function(model, force=True)
+            model_class.make_test_function(model, force=True)
             model.test_function = divided(model.test_function)
 
     def make_predict_function(force: bool = False) -> Any:
         if model.predict_function is None or force:
-            own.make_predict_function(model, force=True)
+            model_class.make_predict_function(model, force=True)
             model.predict_function = divided(model.predict_function)
         return model.predict_function
 

@@ -59,12 +59,17 @@ def faster(tower: keras.Model, policy: str | None, xla: bool) -> keras.Model:
 def _copied(
     tower: keras.Model, policy: str | None, xla: bool, shared: frozenset[str]
 ) -> keras.Model:
-    kept, made = _last_layers(tower), []
+    last_layers, copies = _last_layers(tower), []
 
     def clone(layer: Any) -> Any:
         # A function of keras.ops has no policy: it computes in its inputs' dtype.
-        own = getattr(layer, "dtype_policy", None)
-        is_rounded = policy and layer.name not in kept and own is not None and own.name == "float32"
+        layer_policy = getattr(layer, "dtype_policy", None)
+        is_rounded = (
+            policy
+            and layer.name not in last_layers
+            and layer_policy is not None
+            and layer_policy.name == "float32"
+        )
         is_rounded = is_rounded and not _has_statistics(layer)
         kind = faster_dense(layer, xla)
         if layer.name in shared or (not is_rounded and kind is None):
@@ -84,7 +89,7 @@ def _copied(
         # The comparison at the end finds this too, but a layer with another function may fail when called.
         if functions_of(layer) != functions_of(again):
             return layer
-        made.append((layer, again))
+        copies.append((layer, again))
         return again
 
     try:
@@ -93,9 +98,9 @@ def _copied(
         raise
     except (TypeError, ValueError, NotImplementedError) as error:
         raise _not_recreated(tower, error, policy) from error
-    if unlike := {layer.name for layer, other in made if not _is_alike(layer, other)}:
+    if unlike := {layer.name for layer, other in copies if not _is_alike(layer, other)}:
         return _copied(tower, policy, xla, shared | unlike)
-    _freeze_alike(made)
+    _freeze_alike(copies)
     _check_same(tower, copy)
     return copy
 
@@ -111,17 +116,17 @@ def _not_recreated(layer: Any, error: Exception, policy: str | None) -> Training
     )
 
 
-def _freeze_alike(made: Sequence[tuple[Any, Any]]) -> None:
+def _freeze_alike(copies: Sequence[tuple[Any, Any]]) -> None:
     """Freeze the variables of copies as the layers' own: a config does not say which ones alone are frozen."""
-    for layer, other in made:
-        for own, copied in zip(layer.variables, other.variables, strict=False):
-            copied.trainable = own.trainable
+    for layer, other in copies:
+        for original, copied in zip(layer.variables, other.variables, strict=False):
+            copied.trainable = original.trainable
 
 
-def _is_alike(layer: Any, made: Any) -> bool:
+def _is_alike(layer: Any, copy: Any) -> bool:
     """Whether a layer that was made from another's config has its attributes, too, in all parts."""
-    pairs = zip(layers_of(layer), layers_of(made), strict=False)
-    return all(_attributes(one).items() <= _attributes(other).items() for one, other in pairs)
+    pairs = zip(layers_of(layer), layers_of(copy), strict=False)
+    return all(_attributes(part).items() <= _attributes(other).items() for part, other in pairs)
 
 
 def _attributes(layer: Any) -> dict[str, Any]:
@@ -142,15 +147,15 @@ def _has_statistics(layer: Any) -> bool:
 
 def _last_layers(tower: keras.Model) -> set[str]:
     """Names of the operations from the outputs back to the last layers with weights."""
-    kept: set[str] = set()
+    names: set[str] = set()
     waiting = list(tower.outputs)
     while waiting:
         node = node_of(waiting.pop())
-        if node.operation.name not in kept:
-            kept.add(node.operation.name)
+        if node.operation.name not in names:
+            names.add(node.operation.name)
             if not getattr(node.operation, "weights", None):
                 waiting.extend(node.input_tensors)
-    return kept
+    return names
 
 
 def _check_same(tower: keras.Model, copy: keras.Model) -> None:

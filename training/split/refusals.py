@@ -19,11 +19,13 @@ _REPLACED = ("train_step", "make_train_function", "call", "compute_loss")
 
 def expect_keras_own_step(model: keras.Model) -> None:
     """Raise TrainingError if a part of the training step is the user's."""
-    own = [name for name in _REPLACED if origin(getattr(model, name)) not in ("keras", "training")]
-    if own:
+    methods = [
+        name for name in _REPLACED if origin(getattr(model, name)) not in ("keras", "training")
+    ]
+    if methods:
         raise TrainingError(
             f"Expected a model with Keras' own {', '.join(_REPLACED)}, to split its step. "
-            f"Received: {model.name!r} of {type(model).__name__}, which defines {', '.join(own)}. "
+            f"Received: {model.name!r} of {type(model).__name__}, which defines {', '.join(methods)}. "
             "Use split=False, if there is one worker."
         )
 
@@ -48,7 +50,7 @@ def expect_scalable(model: keras.Model, optimizer: keras.Optimizer) -> None:
     """Raise TrainingError for a fixed scale of the loss, by which Keras cannot divide the gradient of rows."""
     if optimizer.loss_scale_factor is None or isinstance(optimizer, SparseRows):
         return
-    if any(isinstance(one, TABLES) and one.trainable_weights for one in layers_of(model)):
+    if any(isinstance(layer, TABLES) and layer.trainable_weights for layer in layers_of(model)):
         raise TrainingError(
             "Expected an optimizer of training.optimizers for a loss_scale_factor, as Keras' own cannot divide "
             f"the gradient of a table's rows by it. Received: {type(optimizer).__name__}, for a model with "
@@ -139,10 +141,10 @@ def expect_sums(model: keras.Model, update: Callable[[], object]) -> None:
 def expect_state(optimizer: keras.Optimizer, variables: Sequence[keras.Variable]) -> None:
     """Raise TrainingError if an optimizer was built for other variables."""
     if unknown := unknown_to(optimizer, variables):
-        others = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        rest = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise TrainingError(
             "Expected an optimizer that is new, or was built for all weights that are trained now. "
-            f"Received: {type(optimizer).__name__}, built without {unknown[0].path}{others}: for "
+            f"Received: {type(optimizer).__name__}, built without {unknown[0].path}{rest}: for "
             "another model, or while these weights were frozen. Make a new optimizer, and compile."
         )
 

@@ -119,22 +119,22 @@ class SplitStep:
             result = self._run(taken(self.parts.lookup, x), y, weight, [], joined=True)
             gradients = _by_variable(tables, result.lookup_gradients)
         else:
-            held = [table for table in tables if layout_of(table) is None]
+            whole = [table for table in tables if layout_of(table) is None]
             with (
                 tf.GradientTape(watch_accessed_variables=False) as tape,
                 recorded(tape, ready, apart, kind) as lookups,
             ):
-                tape.watch([table.value for table in held])
+                tape.watch([table.value for table in whole])
                 # Joined in the tower, together with what it computes with them.
                 border = self._look_up(taken(self.parts.lookup, x))
                 parts = [_in_few(concatenated(tensor)) for tensor in border]
             result = self._run(parts, y, weight, list(map(mask_of, border)), joined=False)
-            sources = [table.value for table in held], [each.vectors for each in lookups]
+            sources = [table.value for table in whole], [lookup.vectors for lookup in lookups]
             looked_up = keras.tree.flatten(parts)
             backward, arrived = _backward(tape, looked_up, result.lookup_gradients, sources)
-            gradients = _by_variable(held, backward)
+            gradients = _by_variable(whole, backward)
             of_lookups = gradients_of_tables(lookups, arrived)
-            expect_lookups_alone(held, gradients, of_lookups)
+            expect_lookups_alone(whole, gradients, of_lookups)
             gradients |= of_lookups
         tower = self.parts.tower.trainable_variables
         for variable, gradient in zip(tower, result.gradients, strict=True):
@@ -190,9 +190,9 @@ class SplitStep:
             return
         self._has_metrics = True
         with tf.init_scope():
-            kept = [(variable, variable.numpy()) for variable in self.model.metrics_variables]
-            given = (y, self.parts.tower.output, weight)
-            y, outputs, weight = keras.tree.map_structure(_one_row, given)
+            state = [(variable, variable.numpy()) for variable in self.model.metrics_variables]
+            tensors = (y, self.parts.tower.output, weight)
+            y, outputs, weight = keras.tree.map_structure(_one_row, tensors)
             ones = keras.tree.map_structure(_ones_like, (y, outputs, weight))
             # Of the class: `train` gives the model a function that counts these rows for the report.
             compute = partial(type(self.model).compute_metrics, self.model, None)
@@ -203,7 +203,7 @@ class SplitStep:
             if self._exchange is not None:
                 expect_sums(self.model, lambda: compute(*ones))
                 self.model.reset_metrics()
-            for variable, value in kept:  # of an epoch that is resumed
+            for variable, value in state:  # of an epoch that is resumed
                 variable.assign(value)
 
     def _summed(self, gradient: Any, variable: keras.Variable) -> Any:
@@ -228,23 +228,23 @@ class SplitStep:
         expect_no_losses(self.parts.lookup.losses)
         return border
 
-    def _run(self, given: Any, y: Any, weight: Any, masks: list[Any], *, joined: bool) -> _Result:
+    def _run(self, inputs: Any, y: Any, weight: Any, masks: list[Any], *, joined: bool) -> _Result:
         if not self._xla:
-            return self.plain(given, y, weight, masks, joined)
-        size = rows_of(given, y)
+            return self.plain(inputs, y, weight, masks, joined)
+        size = rows_of(inputs, y)
         with tf.device(_HOST):
             size = tf.cast(size, tf.int64)
             largest = self._largest.assign(tf.maximum(self._largest, size))
             is_full = tf.equal(size, largest)
-        return either(is_full, self.compiled, self.plain, given, y, weight, masks, joined)
+        return either(is_full, self.compiled, self.plain, inputs, y, weight, masks, joined)
 
     def _compute(
-        self, given: Any, y: Any, weight: Any, masks: Sequence[tf.Tensor | None], joined: bool
+        self, inputs: Any, y: Any, weight: Any, masks: Sequence[tf.Tensor | None], joined: bool
     ) -> _Result:
         """Forward and backward, from the features if `joined`, else from what was looked up.
 
         Args:
-            given: the features, or for each tensor of the border its parts.
+            inputs: the features, or for each tensor of the border its parts.
             y: labels.
             weight: sample weights, or None.
             masks: Keras' masks of the border's tensors, if not `joined`.
@@ -252,22 +252,22 @@ class SplitStep:
         """
         trainable = [tf.convert_to_tensor(v.value) for v in self.parts.tower.trainable_variables]
         tables = self.parts.lookup.trainable_variables
-        sources = [table.value for table in tables] if joined else keras.tree.flatten(given)
+        sources = [table.value for table in tables] if joined else keras.tree.flatten(inputs)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([*trainable, *(tensor for tensor in sources if tensor.dtype.is_floating)])
             with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
-                border = self._look_up(given) if joined else _masked(map(_joined, given), masks)
+                border = self._look_up(inputs) if joined else _masked(map(_joined, inputs), masks)
                 outputs, loss = self._forward(border, y, weight, scope)
                 expect_not_assigned(self._target.trainable_variables, trainable, scope)
                 parts = (self.parts.tower, self._target)
                 expect_known([v for p in parts for v in (*p.variables, *self._state(p))], scope)
                 scaled = self.model.optimizer.scale_loss(loss)
-                track_loss(self.model, loss, rows_of(given, y))
+                track_loss(self.model, loss, rows_of(inputs, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
         pairs = zip(self._state(self.parts.tower), self._state(self._target), strict=True)
         updates = {
-            str(id(own)): value
-            for own, variable in pairs
+            str(id(original)): value
+            for original, variable in pairs
             if (value := scope.get_current_value(variable)) is not None
         }
         masks = list(map(mask_of, keras.tree.flatten(outputs)))
@@ -299,8 +299,8 @@ class SplitStep:
         loss = self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight, training=True)
         if self._target is not self.parts.tower:
             # The activity losses of copied layers, which the model itself does not know.
-            known = {id(part) for part in self.model.losses}
-            unknown = [part for part in scope.losses if id(part) not in known]
+            loss_ids = {id(part) for part in self.model.losses}
+            unknown = [part for part in scope.losses if id(part) not in loss_ids]
             loss += sum(tf.reduce_sum(tf.cast(part, loss.dtype)) for part in unknown)
         return outputs, loss
 
@@ -310,9 +310,9 @@ class SplitStep:
 
     def _assign(self, updates: Mapping[str, tf.Tensor]) -> None:
         # By identity: Keras may make metrics, which come before those of layers, after this function was traced.
-        own = {str(id(variable)): variable for variable in self._state(self.parts.tower)}
+        variables = {str(id(variable)): variable for variable in self._state(self.parts.tower)}
         for identity, value in updates.items():
-            own[identity].assign(value)
+            variables[identity].assign(value)
 
 
 def cut_for_training(model: keras.Model) -> SplitModel:
@@ -324,7 +324,7 @@ def cut_for_training(model: keras.Model) -> SplitModel:
     parts = cut(model)
     expect_keras_own_step(model)
     expect_no_assignments(parts.tower)
-    regularizers = (getattr(each, "activity_regularizer", None) for each in layers_of(parts.lookup))
+    regularizers = (getattr(part, "activity_regularizer", None) for part in layers_of(parts.lookup))
     expect_no_losses([regularizer for regularizer in regularizers if regularizer is not None])
     regularized = [
         variable.path
@@ -361,7 +361,7 @@ def taken(model: keras.Model, x: Any) -> Any:
 def _in_few(parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """The parts, with narrow neighbours joined: for each number XLA has to find the part that holds it."""
     runs = itertools.groupby(parts, key=lambda part: len(parts) > 1 and part.shape[1] < _NARROW)
-    return [one for narrow, run in runs for one in ([_joined([*run])] if narrow else run)]
+    return [tensor for narrow, run in runs for tensor in ([_joined([*run])] if narrow else run)]
 
 
 def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -371,7 +371,7 @@ def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
 
 def _trained(model: keras.Model) -> tuple[list[bool], list[int]]:
     """The layers and the weights that are trained, which a user may change after compiling."""
-    return [each.trainable for each in layers_of(model)], list(map(id, model.trainable_variables))
+    return [layer.trainable for layer in layers_of(model)], list(map(id, model.trainable_variables))
 
 
 def _masked(tensors: Iterable[tf.Tensor], masks: Sequence[tf.Tensor | None]) -> list[tf.Tensor]:

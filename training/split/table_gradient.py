@@ -96,12 +96,12 @@ class TableGradient:
         if any(small):
             # Negative for rows of large columns: a selection would copy the values.
             shifts = [
-                (sums.places[start] if one else -self.height) - start
-                for (start, _), one in zip(columns, small, strict=True)
+                (sums.places[start] if is_small else -self.height) - start
+                for (start, _), is_small in zip(columns, small, strict=True)
             ]
             rows = tf.reshape(looked.rows, [-1, len(columns)])
             sums.add(tf.reshape(rows + tf.constant(shifts, tf.int64), [-1]), looked.values)
-        large = tuple(n for n, one in enumerate(small) if not one)
+        large = tuple(n for n, is_small in enumerate(small) if not is_small)
         if large:
             sent = SentRows(looked.rows, looked.values, len(columns), large, looked.is_list)
             self.sent.append(sent)
@@ -259,8 +259,8 @@ class _Sums:
             self._parts.append(tf.math.unsorted_segment_sum(values, places, self._count))
             return
         at = places * copies + _lanes(tf.shape(places)[0], copies)
-        found = tf.math.unsorted_segment_sum(values, at, self._count * copies)
-        copied = tf.reshape(found, [self._count, copies, self._width])
+        copy_sums = tf.math.unsorted_segment_sum(values, at, self._count * copies)
+        copied = tf.reshape(copy_sums, [self._count, copies, self._width])
         self._parts.append(tf.reduce_sum(copied, axis=1))
 
     def add_list(self, start: int, numbers: tf.Tensor, values: tf.Tensor) -> None:
@@ -272,15 +272,15 @@ class _Sums:
             values: (n, width).
         """
         summed = self._spans[start]
-        several = min(summed, FIRST)
-        copies = several * _COPIES
+        head = min(summed, FIRST)
+        copies = head * _COPIES
         at = numbers * _COPIES + _lanes(tf.shape(numbers)[0], _COPIES)
-        if several < summed:
-            at = tf.where(numbers < several, at, numbers + (copies - several))
+        if head < summed:
+            at = tf.where(numbers < head, at, numbers + (copies - head))
         at = tf.where(numbers < summed, at, tf.constant(-1, tf.int64))
-        found = tf.math.unsorted_segment_sum(values, at, copies + summed - several)
-        first = tf.reshape(found[:copies], [several, _COPIES, self._width])
-        sums = tf.concat([tf.reduce_sum(first, axis=1), found[copies:]], axis=0)
+        copy_sums = tf.math.unsorted_segment_sum(values, at, copies + summed - head)
+        first = tf.reshape(copy_sums[:copies], [head, _COPIES, self._width])
+        sums = tf.concat([tf.reduce_sum(first, axis=1), copy_sums[copies:]], axis=0)
         self._of_lists.setdefault(start, []).append(sums)
         if self._marks:
             outside = tf.constant(-1, tf.int64)
@@ -297,14 +297,14 @@ class _Sums:
                 for start, rows in self._spans.items()
             ]
             parts = [*parts, tf.concat(columns, axis=0)]
-        found = [tf.add_n(parts)]
+        results = [tf.add_n(parts)]
         if self._marks:
             at = tf.concat(self._added, axis=0)
             at = tf.where(at < 0, tf.constant(self._count, tf.int64), at)
             ones = tf.ones_like(at, tf.float32)
             marks = tf.zeros([self._count + 1])
-            found.append(tf.tensor_scatter_nd_update(marks, at[:, tf.newaxis], ones)[:-1])
-        return found
+            results.append(tf.tensor_scatter_nd_update(marks, at[:, tf.newaxis], ones)[:-1])
+        return results
 
 
 def _lanes(count: tf.Tensor, copies: int) -> tf.Tensor:

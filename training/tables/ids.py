@@ -83,8 +83,8 @@ def table_rows(ids: tf.Tensor, cardinality: Any, offset: Any) -> tf.Tensor:
         array([10, 12, 13, 13])
     """
     cardinality = tf.constant(cardinality, ids.dtype)
-    known = tf.logical_and(ids >= 0, ids < cardinality)
-    return tf.where(known, ids, cardinality) + tf.constant(offset, ids.dtype)
+    in_range = tf.logical_and(ids >= 0, ids < cardinality)
+    return tf.where(in_range, ids, cardinality) + tf.constant(offset, ids.dtype)
 
 
 def check_range(column: str, ids: tf.Tensor, cardinality: int) -> tf.Tensor:
@@ -93,12 +93,12 @@ def check_range(column: str, ids: tf.Tensor, cardinality: int) -> tf.Tensor:
     Raises:
         tf.errors.InvalidArgumentError: when the graph runs, on any device.
     """
-    known = tf.reduce_all(tf.logical_and(ids >= 0, ids < cardinality))
+    in_range = tf.reduce_all(tf.logical_and(ids >= 0, ids < cardinality))
     message = (
         f"Expected ids of column {column} in 0 .. {cardinality - 1}. Take the cardinality from "
         "workflow.get_embedding_sizes, and transform the data with that same workflow. Received:"
     )
-    return seen(ids, known, [message, tf.reduce_min(ids), tf.reduce_max(ids)])
+    return seen(ids, in_range, [message, tf.reduce_min(ids), tf.reduce_max(ids)])
 
 
 def check_lengths(column: str, lengths: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

@@ -106,17 +106,17 @@ def _own_parts(
     """The parts of this worker, in their order."""
     first, own_rows = 0, 0
     for size, draw in parts:
-        own = layout.own(layout.rank, first, size)
+        area = layout.own(layout.rank, first, size)
         first += size
-        if own is not None:
-            own_rows += own.count
-            yield own.count, partial(_selected, draw, own)
+        if area is not None:
+            own_rows += area.count
+            yield area.count, partial(_selected, draw, area)
     if not own_rows:
         yield 1, partial(tf.zeros, layout.shape, dtype)
 
 
-def _selected(draw: Callable[[], tf.Tensor], own: Own) -> tf.Tensor:
-    return draw()[own.rows, own.columns]
+def _selected(draw: Callable[[], tf.Tensor], area: Own) -> tf.Tensor:
+    return draw()[area.rows, area.columns]
 
 
 def _sizes(rows: int, width: int, initializer: keras.initializers.Initializer) -> Iterator[int]:

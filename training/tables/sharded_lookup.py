@@ -149,9 +149,9 @@ class LookedInWhole:
         values = tf.reshape(tf.convert_to_tensor(upstream), [-1, self.table.shape[1]])
         rows = [tf.cast(tf.reshape(each, [-1]), tf.int64) for each in self.rows]
         is_list = self.vectors.shape.rank == 2
-        several = len(rows) > 1
+        is_split = len(rows) > 1
         parts = (
-            tf.split(values, row_counts(rows, self.host), num=len(rows)) if several else [values]
+            tf.split(values, row_counts(rows, self.host), num=len(rows)) if is_split else [values]
         )
         return [
             LookedRows(*each, is_list=is_list)
@@ -221,7 +221,7 @@ def gradients_of_tables(
     Returns:
         Those of divided tables are from all workers, those of others are still to be exchanged.
     """
-    found: dict[int, list[tf.IndexedSlices]] = {}
+    slices: dict[int, list[tf.IndexedSlices]] = {}
     whole: dict[int, list[LookedRows]] = {}
     for looked, gradient in zip(lookups, upstream, strict=True):
         if gradient is None:
@@ -229,14 +229,14 @@ def gradients_of_tables(
         if isinstance(looked, LookedInWhole):
             whole.setdefault(id(looked.table), []).extend(looked.gradient(gradient))
         else:
-            found.setdefault(id(looked.table), []).append(looked.gradient(gradient))
+            slices.setdefault(id(looked.table), []).append(looked.gradient(gradient))
     return whole | {
         table: tf.IndexedSlices(
             tf.concat([part.values for part in parts], axis=0),
             tf.concat([part.indices for part in parts], axis=0),
             parts[0].dense_shape,
         )
-        for table, parts in found.items()
+        for table, parts in slices.items()
     }
 
 
@@ -255,9 +255,9 @@ class Travel:
         record = _RECORDED.get()
         ready = [] if record is None else record.ready
         host = self.collectives.host
-        own = row_counts(rows, host)
+        own_counts = row_counts(rows, host)
         with tf.device(host), tf.control_dependencies(ready):
-            return self.collectives.gathered(own[tf.newaxis], self._count, host)
+            return self.collectives.gathered(own_counts[tf.newaxis], self._count, host)
 
     def __call__(self, parts: list[tf.Tensor], length: tf.Tensor, kind: str) -> tf.Tensor:
         """The parts that all workers have for this one, (workers, length, ...).
@@ -307,15 +307,15 @@ class ShardedLookup:
         counts = self._travel.counts(route.rows)
         with tf.device(self._collectives.host):
             length, _ = common_length(tf.reduce_max(counts))
-        wanted = self._travel(route.rows, length, "rows")
-        held = tf.gather(table.value, wanted)
-        answers = self._travel(tf.unstack(held, self._collectives.size), length, "vectors")
+        requests = self._travel(route.rows, length, "rows")
+        replies = tf.gather(table.value, requests)
+        answers = self._travel(tf.unstack(replies, self._collectives.size), length, "vectors")
         with tf.device(self._collectives.host):
-            own = tf.unstack(counts[self._collectives.rank], self._collectives.size)
+            own_counts = tf.unstack(counts[self._collectives.rank], self._collectives.size)
         vectors = tf.stop_gradient(
-            route.joined([answers[rank, :count] for rank, count in enumerate(own)])
+            route.joined([answers[rank, :count] for rank, count in enumerate(own_counts)])
         )
-        _record(LookedOnCpu(table, vectors, route, wanted, counts, self._travel))
+        _record(LookedOnCpu(table, vectors, route, requests, counts, self._travel))
         return tf.gather(vectors, tf.reshape(places, tf.shape(rows)))
 
     def _on_gpu(self, table: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
@@ -334,12 +334,12 @@ class ShardedLookup:
                 length, _ = common_length(tf.reduce_max(counts))
             sent = lengthened(flat, length, height)
         every = self._joined(sent, dtype_of_rows(height))
-        held = layout.held(every)
+        numbers = layout.held(every)
         # A GPU reads zeros for rows beyond the table.
-        own = layout.in_columns(tf.gather(table.value, held))
-        vectors = self._summed(own)
+        own_vectors = layout.in_columns(tf.gather(table.value, numbers))
+        vectors = self._summed(own_vectors)
         by_worker = tf.reshape(vectors, [collectives.size, length, layout.whole[1]])
         vectors = tf.stop_gradient(by_worker[collectives.rank, : tf.shape(flat)[0]])
         if record is not None:
-            _record(LookedOnGpu(table, vectors, held, length, layout, collectives, record.kind))
+            _record(LookedOnGpu(table, vectors, numbers, length, layout, collectives, record.kind))
         return tf.reshape(vectors, tf.concat([tf.shape(rows), [layout.whole[1]]], axis=0))

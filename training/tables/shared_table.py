@@ -77,8 +77,8 @@ class SharedTable(keras.layers.Layer):
         owners = dict(shared or {})
         self._own = {name: rows for name, rows in columns.items() if name not in owners}
         starts = itertools.accumulate((rows + 1 for rows in self._own.values()), initial=0)
-        own = dict(zip(self._own, starts, strict=False))
-        self.offsets = {name: own[owners.get(name, name)] for name in columns}
+        offsets = dict(zip(self._own, starts, strict=False))
+        self.offsets = {name: offsets[owners.get(name, name)] for name in columns}
         self.rows = sum(self._own.values()) + len(self._own)
         self._layout = None if workers is None else self._divided(workers, places)
         self._sharded: ShardedLookup | None = None
@@ -133,8 +133,8 @@ class SharedTable(keras.layers.Layer):
             super().load_own_variables(store)
             return
         if "0" not in store or tuple(store["0"].shape) != self._layout.whole:
-            found = tuple(store["0"].shape) if "0" in store else "none"
-            raise ValueError(f"a table of shape {self._layout.whole} expected, {found} found")
+            shape = tuple(store["0"].shape) if "0" in store else "none"
+            raise ValueError(f"a table of shape {self._layout.whole} expected, {shape} found")
         assign_own(self.embeddings, self._layout, store["0"])
 
     def save_own_variables(self, store: Any) -> None:
@@ -207,15 +207,15 @@ class SharedTable(keras.layers.Layer):
 
     def single(self, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The vectors of columns of ids, each (N, 1): (N, columns, width)."""
-        few = is_for_few_rows()
-        ids = side_by_side(columns) if few else one_below_another(columns)
+        is_for_few = is_for_few_rows()
+        ids = side_by_side(columns) if is_for_few else one_below_another(columns)
         if self.rows > tf.int32.max:
             ids = tf.cast(ids, tf.int64)
-        axis = 1 if few else 0
+        axis = 1 if is_for_few else 0
         if self.validate_ids:
             checked = [
-                check_range(name, each, self.cardinalities[name])
-                for name, each in zip(columns, tf.unstack(ids, len(columns), axis), strict=True)
+                check_range(name, part, self.cardinalities[name])
+                for name, part in zip(columns, tf.unstack(ids, len(columns), axis), strict=True)
             ]
             ids = tf.stack(checked, axis)
         rows = table_rows(
@@ -223,10 +223,10 @@ class SharedTable(keras.layers.Layer):
             np.expand_dims([self.cardinalities[name] for name in columns], 1 - axis),
             np.expand_dims([self.offsets[name] for name in columns], 1 - axis),
         )
-        own = tuple((self.offsets[name], self.cardinalities[name] + 1) for name in columns)
-        looked_up(self.embeddings, own)
+        spans = tuple((self.offsets[name], self.cardinalities[name] + 1) for name in columns)
+        looked_up(self.embeddings, spans)
         # Transposed last: whole columns are computed faster than single ids.
-        return self._vectors([rows if few else tf.transpose(rows)], [own])
+        return self._vectors([rows if is_for_few else tf.transpose(rows)], [spans])
 
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
@@ -244,15 +244,15 @@ class SharedTable(keras.layers.Layer):
             bags.append(row_of_value(lengths, ids) + first)
             # TensorFlow pads integers on the host only.
             counts.append(tf.concat([lengths, tf.zeros([1], lengths.dtype)], axis=0))
-        own = [((self.offsets[name], self.cardinalities[name] + 1),) for name in columns]
-        vectors = self._vectors(rows, own)
+        spans = [((self.offsets[name], self.cardinalities[name] + 1),) for name in columns]
+        vectors = self._vectors(rows, spans)
         combined = combine(
             vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner
         )
         together = tf.reshape(combined, [len(columns), -1, self.width])
         # Not [:, :-1], whose gradient takes as long as the lookup.
-        kept = tf.slice(together, [0, 0, 0], [-1, tf.shape(together)[1] - 1, -1])
-        return tf.ensure_shape(kept, [len(columns), None, self.width])
+        row_vectors = tf.slice(together, [0, 0, 0], [-1, tf.shape(together)[1] - 1, -1])
+        return tf.ensure_shape(row_vectors, [len(columns), None, self.width])
 
 
 # The layers of which a step reads and updates some rows.
