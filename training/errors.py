@@ -30,3 +30,17 @@ the free space and the permissions of the disk.
     text = getattr(error, "message", "").rpartition("}} ")[2].rpartition("; ")[2]
     reason = text.partition("\n")[0].partition(" [Op:")[0] or error
     return TrainingError(cannot_write(path, reason))
+
+
+def expect_tensorflow(backend: str) -> None:
+    """Raise TrainingError unless Keras computes with TensorFlow.
+
+    Args:
+        backend: the name of Keras' backend.
+    """
+    if backend != "tensorflow":
+        raise TrainingError(
+            f"Expected TensorFlow as Keras' backend. Received: {backend}. Set the environment variable "
+            "KERAS_BACKEND=tensorflow before Python starts. A model that was trained with another backend and "
+            "saved as .keras is read there as it is."
+        )

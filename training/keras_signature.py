@@ -29,8 +29,9 @@ def model_signature(model: keras.Model, names: Mapping[str, str] | None = None) 
         names: replacement names for some of the inputs.
 
     Raises:
-        TrainingError: a model without declared inputs, or an input or output that cannot be served
-            under its own name as `(N, k)` with a dtype that Triton knows.
+        TrainingError: a model without declared inputs, an input or output that cannot be served
+            under its own name as `(N, k)` with a dtype that Triton knows, or an input whose key in a
+            dictionary is the name of another one.
 
     Example:
         >>> print(model_signature(model))
@@ -43,6 +44,7 @@ def model_signature(model: keras.Model, names: Mapping[str, str] | None = None) 
             "keras.Model(inputs, model(inputs)) with inputs made by keras.Input(name=...)."
         )
     renamed = names or {}
+    _expect_keys(model, renamed)
     inputs = tuple(
         _spec("input", tensor, renamed.get(tensor.name, tensor.name)) for tensor in model.inputs
     )
@@ -65,13 +67,27 @@ def warn_if_not_servable(model: keras.Model) -> None:
         warnings.warn(f"The model cannot be exported as it is. {error}", stacklevel=3)
 
 
+def _expect_keys(model: keras.Model, renamed: Mapping[str, str]) -> None:
+    """Refuse keys of a dictionary of inputs by which Keras would train on other columns than are served."""
+    structure = None if isinstance(model, keras.Sequential) else model.input
+    names = {tensor.name for tensor in model.inputs}
+    for key, tensor in structure.items() if isinstance(structure, Mapping) else ():
+        own = str(getattr(tensor, "name", key))  # a list is a pair, under the name of the column
+        is_other = own != key and own not in renamed
+        if is_other and (key in names or re.fullmatch(r"keras_tensor(_\d+)?", own)):
+            raise TrainingError(
+                "Expected inputs in a dictionary under their own names: Keras is given columns by the keys, and "
+                f"a server by the names. Received: {own!r} as {key!r}. Write keras.Input(..., name={key!r})."
+            )
+
+
 def _output_names(model: keras.Model) -> list[str]:
     # A sequential model has no property `output` before it is called.
     structure = None if isinstance(model, keras.Sequential) else model.output
     if isinstance(structure, dict):
         # Keras flattens a dictionary by sorted key.
         names = sorted(structure)
-        if len(names) == len(model.outputs):
+        if [*map(id, model.outputs)] == [id(structure[name]) for name in names]:
             return names
         raise TrainingError(
             f"Expected one tensor for each key of the model's outputs. Received: {structure!r}."

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from training.canonical import make_canonical
 from training.column_facts.recorded_fits import write_fits
-from training.errors import TrainingError, unwritable
+from training.errors import TrainingError, expect_tensorflow, unwritable
 from training.keras_signature import model_signature
 from training.layers.records_fits import fits_of_model
 from training.private import named_by_position
@@ -106,6 +106,7 @@ def network_function(model: keras.Model, signature: ModelSignature) -> Callable[
         >>> network_function(model, model_signature(model))(userId=tf.constant([[1]]))
         {'output': <tf.Tensor: ...>}
     """
+    expect_tensorflow(keras.backend.backend())
     # A sequential model takes one tensor, and has no property `input` before it is called.
     structure = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import keras
 
+from training.calls import Calls
 from training.layers import EmbeddingBag
-from training.private import layers_of, node_of, nodes_of
+from training.private import layers_of, node_of
 from training.tables.shared_table import SharedTable
 
 # Layers that pass ids on unchanged.
@@ -29,25 +30,39 @@ def tables_of(model: keras.Model) -> Iterator[tuple[str, str, int]]:
         >>> list(tables_of(keras.Model(user, vectors)))
         [('users', 'user', 30)]
     """
+    calls = Calls(model)
     for layer in layers_of(model):
         if isinstance(layer, SharedTable):
             for column, rows in layer.cardinalities.items():
                 yield layer.name, column, rows
         elif isinstance(layer, keras.layers.Embedding | EmbeddingBag):
-            for name in inputs_of(layer):
+            for name in inputs_of(layer, calls):
                 yield layer.name, name, layer.input_dim
 
 
-def inputs_of(layer: keras.Layer) -> Iterator[str]:
-    """The inputs that reach a layer of a functional model unchanged."""
-    for use in nodes_of(layer):
-        todo = list(use.arguments.keras_tensors)
+def inputs_of(layer: keras.Layer, calls: Calls) -> Iterator[str]:
+    """The inputs that reach a layer of a functional model unchanged.
+
+    Args:
+        layer: a layer.
+        calls: those of the model.
+    """
+    for use in calls.of(layer):
+        todo = calls.given(use)
+        if isinstance(layer, keras.layers.Embedding):  # others that it may take are weights
+            todo = todo[:1]
+        seen: set[int] = set()
         while todo:
             node = node_of(todo.pop())
-            if isinstance(node.operation, keras.layers.InputLayer):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            is_input = isinstance(node.operation, keras.layers.InputLayer)
+            given = calls.given(node)
+            if is_input and not given:
                 yield node.operation.name
-            elif type(node.operation).__name__ in _HANDING_ON:
-                todo += node.arguments.keras_tensors
+            elif is_input or type(node.operation).__name__ in _HANDING_ON:
+                todo += given
 
 
 def columns_of_inputs(model: keras.Model) -> dict[str, str]:

@@ -166,7 +166,7 @@ def train(
     warn_if_not_servable(model)
     expect_one_loss(model, loss)
     metrics = check_softmax(model, loss, metrics)
-    names = output_names(model)
+    names = output_names(model, loss)
     settings = compile_settings(optimizer, loss, metrics, loss_weights, names)
     losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
     check_data(model, train_data, "train_data", losses)

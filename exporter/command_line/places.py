@@ -53,12 +53,30 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def expect_savable(model: Any, path: Path) -> None:
+    """Check, before a model is trained, that it can be saved at a path.
+
+    Raises:
+        TrainingError: a SavedModel cannot have it.
+    """
+    if path.suffix != ".keras":
+        from training import model_signature  # noqa: PLC0415 - so that help is shown at once
+
+        model_signature(model)
+
+
 def save_network(model: Any, path: Path) -> None:
-    """Write a Keras model to a .keras file, replaced by one rename.
+    """Write a Keras model to a .keras file, replaced by one rename, or to a new folder as a SavedModel.
 
     Raises:
         WorkflowError: it cannot be written, such as on a full disk.
+        TrainingError: a SavedModel cannot have it, or cannot be written.
     """
+    if path.suffix != ".keras":
+        from training import save_model  # noqa: PLC0415 - so that help is shown at once
+
+        save_model(model, path)
+        return
     from workflow.files.durable import replacing  # noqa: PLC0415 - so that help is shown at once
     from workflow.files.write_errors import write_errors  # noqa: PLC0415
 

@@ -47,9 +47,10 @@ class Offline:
         predictions: the outputs by name, (N, k).
         allowed: the allowed difference of a served output, by name, (N, k); infinite if the order
             of a sum decides between a number and an overflow.
-        nan: mask of the rows for which TensorFlow is given a NaN, (N,). Its kernels differ in what
+        nan: mask of the rows in which TensorFlow meets a NaN, (N,). Its kernels differ in what
             they make of one: relu of it is NaN, or 0 where oneDNN joins it with a product, as it
             does by default on some processors.
+        made_nan: mask of those of them for which the network itself makes it, of features that are usual numbers.
     """
 
     golden: GoldenRows
@@ -58,6 +59,7 @@ class Offline:
     predictions: Tensors
     allowed: Tensors
     nan: Array
+    made_nan: Array
 
 
 class OfflineAnswers:
@@ -87,10 +89,13 @@ class OfflineAnswers:
             golden = golden.without(refused)
             features, predictions = self._answers(golden.frame)
         allowed = self._allowed(features, predictions)
-        nan = np.zeros(features.height, bool)
+        given, made = (np.zeros(features.height, bool) for _ in range(2))
         if self._network.in_tensorflow:
-            nan = rows_with(features, np.isnan)
-        return Offline(golden, tuple(sorted(refused)), features, predictions, allowed, nan)
+            given = rows_with(features, np.isnan)
+            usual = ~rows_with(features, lambda values: ~(np.abs(values) < _LARGE))
+            made = usual & _with_nan(predictions)
+        names = tuple(sorted(refused))
+        return Offline(golden, names, features, predictions, allowed, given | made, made)
 
     def predict(self, features: pl.DataFrame) -> Tensors:
         """The network's answer to rows of features."""
@@ -226,6 +231,12 @@ def _as_taken(column: WireColumn, data: Column) -> Column:
         with np.errstate(over="ignore"):
             values = values.astype(want.numpy)
     return Column(values, data.valid, data.lengths)
+
+
+def _with_nan(predictions: Tensors) -> Array:
+    """Mask of the rows with a NaN in an answer."""
+    floats = [each for each in predictions.values() if each.dtype.kind == "f"]
+    return np.any([np.isnan(each).any(axis=1) for each in floats], axis=0)
 
 
 def _moved(answer: Array, nudged: Array, tolerance: float) -> Array:

@@ -48,6 +48,7 @@ class Proof:
         golden: the rows as requests of the published model, with the answers of this process.
         in_server: whether a server answered them too.
         nan: the features that are NaN in golden rows and reach a network in TensorFlow.
+        made_nan: the names of the rows of which the network makes NaN, though their features are usual numbers.
     """
 
     rows: tuple[str, ...]
@@ -57,6 +58,7 @@ class Proof:
     golden: tuple[GoldenAnswer, ...] = ()
     in_server: bool = False
     nan: tuple[str, ...] = ()
+    made_nan: tuple[str, ...] = ()
 
 
 def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Path]) -> Proof:
@@ -83,6 +85,15 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
     met = [_compare(plan, answers, offline, how, model_answers) for how, model_answers in asked]
     served = _joined(offline, dict(asked)[_ALONE])
     _expect_rows_alone(plan, answers, offline, served)
+    made_nan = [offline.golden.names[row] for row in np.flatnonzero(offline.made_nan)]
+    if usual := [name for name in made_nan if name not in offline.golden.bold]:
+        warnings.warn(
+            f"The network makes NaN of the golden row {offline.golden.row(usual[0])} ({usual[0]}), though its "
+            "features have none, such as the mean of no values by GlobalAveragePooling1D with a mask. The "
+            "server's answer to such rows depends on the runtime and the processor: NaN, or a number. Let "
+            "the network make a number of them.",
+            stacklevel=5,  # where the export was called
+        )
     return Proof(
         offline.golden.names,
         tuple(how for how, _ in asked),
@@ -90,6 +101,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         max(met, default=0.0),
         tuple(_golden(answers, offline, served)),
         nan=tuple(columns_with(offline.features.filter(offline.nan), np.isnan)),
+        made_nan=tuple(made_nan),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -166,18 +166,26 @@ class ExportReport(metaclass=OwnNames):
             remarks.append("A server has loaded the models and answered the golden rows.")
         else:
             remarks.append("The golden rows were answered in the process of the export.")
-        if self.proof.nan:
-            remarks.append(
-                f"NaN can reach the network: {', '.join(self.proof.nan)}, in golden rows. Its answer "
-                "then depends on the runtime and the processor. Clip or fill these columns if your "
-                "data may have such values."
-            )
+        remarks += self._of_nan()
         if self.proof.refused:
             remarks.append(
                 f"Not proven: {', '.join(self.proof.refused)}, which the workflow or the network "
                 "refuses in this process already."
             )
         return remarks
+
+    def _of_nan(self) -> Iterator[str]:
+        if self.proof.nan:
+            yield (
+                f"NaN can reach the network: {', '.join(self.proof.nan)}, in golden rows. Its answer "
+                "then depends on the runtime and the processor. Clip or fill these columns if your "
+                "data may have such values."
+            )
+        if self.proof.made_nan:
+            yield (
+                f"The network makes NaN of golden rows: {', '.join(self.proof.made_nan)}. Its answer to "
+                "such rows depends on the runtime and the processor."
+            )
 
     def __str__(self) -> str:
         features = self.plan.features

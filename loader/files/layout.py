@@ -215,7 +215,8 @@ def make_layout(
     for name in names.labels:
         if types[name].is_list:
             raise LoaderError(
-                f"Expected the label {name!r} as one value a row. Received: {types[name]}."
+                f"Expected the label {name!r} as one value a row. Received: {types[name]}. Read a list as a "
+                "feature, with cont_names and sparse_names, and make it the label in loader.map."
             )
     for name in widths:
         if name not in names.features or not types[name].is_list:

@@ -182,6 +182,13 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
 
 def _features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
     """The workflow's columns that a network takes."""
+    if not getattr(model, "inputs", None):
+        raise ClientError(
+            "PARITY",
+            "Expected the network that was exported, with named inputs. Received: "
+            f"{model!r:.100}, which has none. A model of your own class is exported as keras.Model(inputs, "
+            "model(inputs)): compare that one.",
+        )
     made = workflow.output_schema
     names = [column for tensor in model.inputs for column in _columns_of(tensor.name, served)]
     features = [

@@ -125,3 +125,24 @@ def test_a_dtype_that_cannot_be_served_is_refused():
     model = functional(dense(name="half", dtype="mixed_float16"))
     with pytest.raises(TrainingError, match=r"output 'half'.*Received: float16.*dtype='float32'"):
         model_signature(model)
+
+
+@pytest.mark.filterwarnings("ignore:When providing")
+@pytest.mark.parametrize("names", [("away", "home"), (None, None)])
+def test_an_input_under_the_name_of_another_is_refused(names):
+    """Keras trains by the keys, and a server would be asked by the names."""
+    inputs = {
+        key: keras.Input((1,), name=name) for key, name in zip(("home", "away"), names, strict=True)
+    }
+    model = keras.Model(inputs, keras.layers.Dense(1, name="y")(inputs["home"] - inputs["away"]))
+    with pytest.raises(TrainingError, match=r"Received: '\w+' as 'home'\. Write .*name='home'"):
+        model_signature(model)
+    renamed = {tensor.name: key for key, tensor in model.input.items()}
+    assert {spec.name for spec in model_signature(model, renamed).inputs} == {"home", "away"}
+
+
+def test_outputs_within_outputs_are_refused():
+    x = keras.Input((1,), name="x")
+    model = keras.Model(x, {"a": {"b": keras.layers.Dense(1)(x)}, "c": keras.layers.Dense(1)(x)})
+    with pytest.raises(TrainingError, match="one tensor for each key"):
+        model_signature(model)

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from training.calls import Calls
 from training.errors import TrainingError
 from training.initial_weights.id_moves import Ids, id_move
 from training.initial_weights.reads import Reads, reads_of
@@ -84,8 +85,9 @@ def warm_start(
 
     Raises:
         TrainingError: a model was made for another fit than that of its workflow, the two have other
-            layers, ids that have moved enter a layer without a table, such as `indicators` of
-            `DenseFeatures`, or tables of `earlier` are divided. Nothing has changed then.
+            layers, tables are quantized or have LoRA, ids that have moved enter a layer without a table,
+            such as `indicators` of `DenseFeatures`, or tables of `earlier` are divided. Nothing has
+            changed then.
 
     Source: vectors move by value, as with TensorFlow's `tf.keras.utils.warmstart_embedding_matrix`.
 
@@ -190,8 +192,9 @@ def _parts(model: keras.Model, workflow: Workflow) -> _Parts:
     column_of: dict[int, str] = {}
     skipped_ids: set[int] = set()
     embedded: set[str] = set()
+    calls = Calls(model)
     for layer in layers_of(model):
-        inputs = [names.get(name, name) for name in inputs_of(layer)]
+        inputs = [names.get(name, name) for name in inputs_of(layer, calls)]
         column = next((name for name in inputs if name in schema), "")
         if isinstance(layer, EmbeddingBag | SequenceEmbedding):
             embedded |= set(inputs)
@@ -203,6 +206,8 @@ def _parts(model: keras.Model, workflow: Workflow) -> _Parts:
                 tables.append(_Table(column, layer.embeddings, layer.offsets[name], rows, True))
                 embedded.add(column)
         elif isinstance(layer, keras.layers.Embedding):
+            if layer.lora_enabled or layer.quantization_mode:
+                raise _no_plain_table(layer)
             embedded |= set(inputs)
             tables.append(_Table(column, layer.embeddings, 0, layer.input_dim))
         elif isinstance(layer, StreamingFrequency):
@@ -247,6 +252,17 @@ def _copy(table: _Table, to: Ids, earlier: _Table, of: Ids) -> None:
         ids = slice(first, first + block)
         vectors = tf.gather(earlier.variable.value, earlier.start + of[ids])
         assign_rows(table.variable, table.start + to[ids], vectors)
+
+
+def _no_plain_table(layer: keras.layers.Embedding) -> TrainingError:
+    """The error of a table whose vectors are more than its rows: scales of each row, or a product."""
+    has, advice = "LoRA", "warm_start, then enable_lora"
+    if layer.quantization_mode:
+        has, advice = layer.quantization_mode, "warm_start and train, then quantize"
+    return TrainingError(
+        f"Expected tables whose rows are the vectors. Received: {layer.name!r} with {has}. Begin with models "
+        f"without it: {advice}."
+    )
 
 
 def _expect_own(name: str, model: keras.Model, argument: str, workflow: Workflow) -> None:

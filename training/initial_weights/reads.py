@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import keras
 
-from training.private import layers_of, node_of, nodes_of
+from training.calls import Calls
+from training.private import layers_of, node_of
 from training.table_sizes import columns_of_inputs
 
 
@@ -42,12 +43,13 @@ def reads_of(
     """
     names = columns_of_inputs(model)
     variable_ids = {id(variable) for variable in variables}
+    calls = Calls(model)
     by_variable: dict[int, Reads] = {}
     for layer in layers_of(model):
         weights = [weight for weight in layer.weights if id(weight) in variable_ids]
-        if layer is model or not weights or not nodes_of(layer):
+        if layer is model or not weights or not calls.of(layer):
             continue
-        reached = {names.get(name, "") for name in _inputs_of(layer, variable_ids)}
+        reached = {names.get(name, "") for name in _inputs_of(layer, variable_ids, calls)}
         columns = [
             " x ".join([repr(column), *map(str, widths.get(column, ()))])
             for column in dict.fromkeys(names.values())
@@ -59,18 +61,19 @@ def reads_of(
     return [by_variable.get(id(variable), Reads()) for variable in variables]
 
 
-def _inputs_of(layer: keras.Layer, variable_ids: Collection[int]) -> Iterator[str]:
+def _inputs_of(layer: keras.Layer, variable_ids: Collection[int], calls: Calls) -> Iterator[str]:
     """The inputs that reach a layer through tables and what has no weights."""
-    todo = [tensor for use in nodes_of(layer) for tensor in use.arguments.keras_tensors]
+    todo = [tensor for use in calls.of(layer) for tensor in calls.given(use)]
     node_ids: set[int] = set()
     while todo:
         node = node_of(todo.pop())
         if id(node) in node_ids:
             continue
         node_ids.add(id(node))
-        if isinstance(node.operation, keras.layers.InputLayer):
+        given = calls.given(node)
+        if isinstance(node.operation, keras.layers.InputLayer) and not given:
             yield node.operation.name
         elif not any(
             id(weight) in variable_ids for weight in getattr(node.operation, "weights", ())
         ):
-            todo += node.arguments.keras_tensors
+            todo += given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -19,8 +20,11 @@ from training.network.servable import call_on_cpu, is_half, traced, weight_bytes
 from training.retrieval.softmax import LogProbability
 from training.saved_model import network_function, network_state
 from training.table_sizes import tables_of
+from workflow.errors import in_a_line
 from workflow.schema.column import Array
 from workflow.wire.request_rules import VALUES
+
+_UNKNOWN = re.compile(r"Could not locate (?:class|function) '([^']+)'")
 
 
 class KerasNetwork:
@@ -95,8 +99,20 @@ def load_keras(path: Path) -> keras.Model:
     except zipfile.BadZipFile as error:
         raise _damaged(path, error) from error
     except (ValueError, TypeError, OSError, TrainingError) as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise TrainingError(f"Expected a Keras model in {path}. Received: {line}") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> TrainingError:
+    # Keras shows the config of the whole model first, and the reason last.
+    reason = str(error).rpartition("Exception encountered: ")[2]
+    if unknown := _UNKNOWN.search(reason):
+        return TrainingError(
+            f"Expected a Keras model of known classes in {path}. Received: one with {unknown[1]!r}. Import the "
+            "module that registers it first, such as keras_rs. In a shell give the folder of a SavedModel, of "
+            "`ensemble train --output FOLDER` or training.save_model(model, folder), which needs no class."
+        )
+    text = in_a_line(ValueError(reason)) or type(error).__name__
+    return TrainingError(f"Expected a Keras model in {path}. Received: {text}")
 
 
 def _damaged(path: Path, reason: object) -> TrainingError:

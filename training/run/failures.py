@@ -14,6 +14,7 @@ from training.errors import TrainingError
 from training.run.label_values import no_such_class
 
 _NO_CLASS = re.compile(r"label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)")
+_NO_ROW = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
 
 # The integer to which TensorFlow casts NaN.
 _NOT_A_NUMBER = {str(-(2**63)): "NaN, a null of a float column"}
@@ -28,9 +29,10 @@ def explained(model: keras.Model) -> Iterator[None]:
 
     Raises:
         LoaderError: the data could not be read; the text is the loader's own.
-        TrainingError: no memory for the model, its optimizer or a batch, a class that the output does
-            not have, labels of another shape than the output's where the loss compares them, or a
-            `train_step` of the user's that leaves out the metrics.
+        TrainingError: no memory for the model, its optimizer or a batch, an id that a table of Keras
+            does not have, a class that the output does not have, labels of another shape than the
+            output's where the loss compares them, or a `train_step` of the user's that leaves out the
+            metrics.
     """
     try:
         yield
@@ -40,6 +42,12 @@ def explained(model: keras.Model) -> Iterator[None]:
         )
         if match is not None:
             raise LoaderError(match[1]) from error
+        if id_beyond := _NO_ROW.search(str(error)):
+            raise TrainingError(
+                f"Expected ids from 0 to {int(id_beyond[2]) - 1}, as their table has {id_beyond[2]} rows. Received: "
+                f"{id_beyond[1]}. Take the rows of each table, such as the input_dim of an Embedding, from "
+                "workflow.get_embedding_sizes, and train that model."
+            ) from error
         beyond = _NO_CLASS.search(str(error))
         if beyond is None:
             raise

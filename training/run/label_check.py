@@ -74,9 +74,16 @@ def _expect_names(values: Any, what: str, names: Sequence[str], argument: str) -
         )
 
 
-def output_names(model: keras.Model) -> list[str]:
-    """The names under which Keras takes labels; a single output without a structure has none."""
+def output_names(model: keras.Model, loss: Any = None) -> list[str]:
+    """The names under which Keras takes labels; a single output without a structure has none.
+
+    Args:
+        model: a model.
+        loss: a loss, or those of several outputs, whose names count for a class of the user's.
+    """
     outputs = getattr(model, "output", None)
+    if outputs is None and isinstance(loss, Mapping) and len(loss) > 1:
+        return list(loss)
     if isinstance(outputs, Mapping):
         return list(outputs)
     return list(model.output_names) if isinstance(outputs, (list, tuple)) else []

@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from training.errors import TrainingError
+from training.errors import TrainingError, expect_tensorflow
 from training.private import functions_of, origin
 from training.run.label_values import function_of
 from workflow.schema.names import did_you_mean, listed
@@ -187,7 +187,8 @@ def _own(metric: Any, metric_ids: set[int]) -> Any:
 
 
 def check_objects(model: Any, callbacks: Any) -> None:
-    """Raise TrainingError unless they are a Keras model, and a list of Keras callbacks."""
+    """Raise TrainingError unless they are a Keras model of TensorFlow, and a list of Keras callbacks."""
+    expect_tensorflow(keras.backend.backend())
     if not isinstance(model, keras.Model):
         raise TrainingError(f"Expected a keras.Model to train. Received: {model!r}.")
     is_list = isinstance(callbacks, (list, tuple))

@@ -159,6 +159,11 @@ class Watch(keras.callbacks.Callback):
             if "the label" in columns:
                 # Filled, a row of unknown outcome would be learnt as one of a certain outcome.
                 advice += "Leave rows without a label out of the data, frame.drop_nulls(label) in Polars. "
+                if len(getattr(self.model, "outputs", None) or ()) > 1:
+                    advice += (
+                        "If other outputs have theirs, fill it and give the row a weight of 0 for this one: "
+                        "data of (x, y, {output: weights}). "
+                    )
             if columns != ["the label"]:
                 advice += "Fill it in the workflow (ops.FillMissing), or leave the column out. "
             return f"{advice}Clip infinities (ops.Clip)."

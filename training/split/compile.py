@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from training import optimizers
-from training.errors import TrainingError
+from training.errors import TrainingError, expect_tensorflow
 from training.gpu import has_gpu
 from training.optimizers.rows import SparseRows
 from training.parallel import Workers
@@ -98,6 +98,7 @@ def compile_model(
         >>> model = models.mlp({"userId": (1000, 16)}, ["age"])
         >>> compile_model(model, "adagrad", metrics=["auc"], precision="bfloat16")
     """
+    expect_tensorflow(keras.backend.backend())
     policy = policy_of(precision)
     if policy is not None and not split:
         raise TrainingError(

@@ -20,7 +20,7 @@ from exporter.command_line.network import (
     make_metrics,
     make_optimizer,
 )
-from exporter.command_line.places import expect_place, save_network
+from exporter.command_line.places import expect_place, expect_savable, save_network
 from exporter.command_line.quiet import import_tensorflow
 from exporter.command_line.words import Json, StorageOption, answer, pairs
 from workflow.schema.names import listed
@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 def train(
     data: Annotated[list[str], typer.Argument(help="The transformed parquet files or folders.")],
     workflow: Annotated[Path, typer.Option(help="The saved workflow.")] = Path("workflow"),
-    output: Annotated[Path, typer.Option(help="Where the network is saved.")] = Path("model.keras"),
+    output: Annotated[
+        Path,
+        typer.Option(
+            help="Where the network is saved: a file .keras, or a new folder for a SavedModel, which "
+            "commands read without the code of your layers."
+        ),
+    ] = Path("model.keras"),
     label: Annotated[
         list[str] | None,
         typer.Option(help="A label's column; by default those tagged as target."),
@@ -190,8 +196,11 @@ def train(
     Example: `ensemble train train --validation valid --model dcn --epochs 9 --patience 2
     --checkpoint run`
     """
-    if output.suffix != ".keras":
-        raise CommandError(f"Expected an output that ends with .keras. Received: {output}.")
+    if output.suffix not in ("", ".keras"):
+        raise CommandError(
+            "Expected an output that ends with .keras, or a folder for a SavedModel. "
+            f"Received: {output}."
+        )
     expect_place(output)
     if patience and not validation:
         raise CommandError(
@@ -222,6 +231,7 @@ def train(
     )
     own_loss = make_loss(loss, softmax)
     network = described.make(fitted, labels)
+    expect_savable(network, output)
     start = _begin_with(warm_start, warm_start_workflow, network, fitted)
     if start is not None and not as_json:
         typer.echo(folded(str(start)))

@@ -414,7 +414,7 @@ def test_show_draws_the_steps():
         ("transform rows.parquet --output train", "train holds parquet files already"),
         ("transform rows.parquet --output new --workflow none", "none"),
         ("transform rows.parquet --output new --storage-option a=1", "no such path"),
-        ("train train --output model", "Expected an output that ends with .keras."),
+        ("train train --output models", "Expected a file in a folder that exists."),
         ("train train --workflow none", "none"),
         ("export shop --model train", "or the folder of a SavedModel. Received: a folder."),
         ("export shop --model rows.parquet", "Expected a Keras model in rows.parquet"),

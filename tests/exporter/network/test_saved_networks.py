@@ -1,6 +1,7 @@
 """Networks that lie on disk are exported as those in memory are."""
 
 import shutil
+import sys
 from itertools import cycle
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from small_export import rows
 from exporter import ExportError, ServingOptions, verify
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer, check_parity
-from training import save_model
+from training import compile_model, save_model, train
 from training.errors import TrainingError
 from training.network.load import as_network, load_network
 from training.network.saved_network import SavedNetwork
@@ -231,3 +232,72 @@ def test_what_is_called_as_keras_would_be_is_cast(folder):
     tensors = {spec.name: np.ones((2, 1), np.int64) for spec in network.inputs}
     answer = network.predict_on_batch(tensors)
     assert {name: array.dtype for name, array in answer.items()} == {"output": np.float32}
+
+
+@keras.saving.register_keras_serializable("tests")
+class Known(keras.layers.Layer):
+    """A layer that is not known where its module is not imported."""
+
+    def call(self, x):
+        return x
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_class_that_keras_does_not_know_is_named(inside, tmp_path):
+    given = keras.Input((1,), name="userId")
+    model = keras.Model(given, Known()(given))
+    if inside:
+        model = keras.Model(given, model(given))
+    model.save(tmp_path / "model.keras")
+    registered = keras.saving.get_custom_objects()
+    known = {name: registered.pop(name) for name in [*registered] if name == "tests>Known"}
+    module, sys.modules[__name__] = sys.modules[__name__], None
+    try:
+        with pytest.raises(TrainingError, match=r"with 'Known'\. Import the module.*save_model"):
+            load_network(tmp_path / "model.keras")
+    finally:
+        registered |= known
+        sys.modules[__name__] = module
+    load_network(tmp_path / "model.keras")
+
+
+def test_a_reason_is_told_without_the_config_before_it(tmp_path):
+    @keras.saving.register_keras_serializable("tests")
+    class Unready(keras.layers.Layer):
+        def build(self, _shape):
+            if getattr(self, "is_loaded", False):
+                raise ValueError("the items are missing")
+            self.built = True
+
+        def call(self, x):
+            return x
+
+        @classmethod
+        def from_config(cls, config):
+            made = cls(**config)
+            made.is_loaded = True
+            return made
+
+    given = keras.Input((1,), name="userId")
+    keras.Model(given, Unready()(given)).save(tmp_path / "model.keras")
+    with pytest.raises(TrainingError, match=r"model\.keras\. Received: .*the items are missing\."):
+        load_network(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, _: train(model, ({"userId": np.ones((4, 1))}, np.ones((4, 1)))),
+        lambda model, _: compile_model(model),
+        lambda model, folder: save_model(model, folder / "saved"),
+        lambda model, _: as_network(model),
+    ],
+    ids=["train", "compile_model", "save_model", "export"],
+)
+def test_another_backend_of_keras_is_refused(use, tmp_path, monkeypatch):
+    given = keras.Input((1,), name="userId")
+    model = keras.Model(given, keras.layers.Dense(1, name="y")(given))
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(TrainingError, match=r"Received: jax.*KERAS_BACKEND=tensorflow.*\.keras"):
+        use(model, tmp_path)
+    assert not [*tmp_path.iterdir()]

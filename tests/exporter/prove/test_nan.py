@@ -9,8 +9,16 @@ import os
 import subprocess
 import sys
 
+import keras
 import nan_exports
+import numpy as np
+import polars as pl
 import pytest
+
+from exporter import ServingOptions, export_ensemble
+from exporter.plan.runtime import RUNTIMES
+from serving.embedded.golden import read_golden
+from workflow import Workflow, ops
 
 
 def exported(folder, onednn):
@@ -39,3 +47,24 @@ def test_an_export_does_not_depend_on_what_a_processor_makes_of_a_nan(onednn, tm
         assert not rows["negative numbers"]
         assert rows["usual values"]
         assert rows["the report says so"]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_network_that_makes_nan_of_a_row_is_exported_with_a_warning(runtime, tmp_path):
+    """A mean of no values, which the kernels for one processor turn into a number."""
+    tags = ["tags"] >> ops.Categorify() >> ops.ListSlice(3, pad=True)
+    workflow = Workflow(tags).fit(pl.DataFrame({"tags": [["a"], ["a", "b"]]}))
+    inputs = keras.Input((3,), name="tags", dtype="int64")
+    vectors = keras.layers.Embedding(5, 4, mask_zero=True)(inputs)
+    mean = keras.layers.GlobalAveragePooling1D()(vectors)
+    score = keras.layers.Dense(1, name="score")(keras.layers.Dense(16, "relu")(mean))
+    model = keras.Model(inputs, score)
+    with pytest.warns(UserWarning, match=r"makes NaN of .*\(empty lists\).* a number") as found:
+        report = export_ensemble(
+            model, workflow, "mean", tmp_path, [], serving=ServingOptions(runtime=runtime)
+        )
+    assert found[0].filename == __file__
+    assert "makes NaN of golden rows: empty lists" in " ".join(str(report).split())
+    rows = read_golden(report.paths["mean"] / "golden.json")
+    free = {row.name for row in rows if np.isinf(row.allowed["score"]).all()}
+    assert free == {"empty lists"}

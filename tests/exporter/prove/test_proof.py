@@ -16,6 +16,9 @@ from exporter.plan.runtime import RUNTIMES
 from exporter.write.onnx.from_tensorflow import network as onnx_network
 from workflow import Workflow, ops
 
+# Some of them average empty lists.
+pytestmark = pytest.mark.filterwarnings("ignore:The network makes NaN")
+
 # By network, why ONNX does not take it; None where it does.
 NO_STRINGS = "without strings"
 NETWORKS = {

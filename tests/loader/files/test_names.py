@@ -142,3 +142,22 @@ def test_what_a_footer_costs_grows_with_its_columns_and_no_faster(tmp_path):
 
     narrow, wide = calls_of(100), calls_of(400)
     assert wide < 4.5 * narrow
+
+
+def test_a_list_is_no_label_and_becomes_one_as_the_error_says(tmp_path):
+    file = tmp_path / "0.parquet"
+    pl.DataFrame({"a": [1.0, 2.0], "relevance": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(file)
+    with pytest.raises(LoaderError, match=r"list\[float64\]\. Read a list .*sparse_names.*map\."):
+        KerasSequenceLoader(file, 2, cont_names=["a"], label_names=["relevance"])
+    loader = KerasSequenceLoader(
+        file,
+        2,
+        shuffle=False,
+        cont_names=["a", "relevance"],
+        sparse_names=["relevance"],
+        sparse_max={"relevance": 2},
+        sparse_as_dense=True,
+    )
+    x, y = next(iter(loader.map(lambda x, *_: ({"a": x["a"]}, x["relevance"]))))
+    assert list(x) == ["a"]
+    assert y.numpy().tolist() == [[1.0, 0.0], [0.0, 1.0]]

@@ -11,7 +11,7 @@ import pytest
 from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
-from serving.prove.parity import call_network, check_parity, raw_rows
+from serving.prove.parity import _features_of, call_network, check_parity, raw_rows
 from serving.prove.report import ComparedRow, OutputParity, ParityReport
 from workflow import Workflow
 from workflow.schema.column import Column
@@ -170,3 +170,18 @@ def test_a_sequential_model_that_was_never_called():
         model, {"a": Column(np.array([1.0, 2.0], np.float32), None, None)}, ["twice"], {}
     )
     assert answer["twice"].tolist() == [[2.0], [4.0]]
+
+
+class Own(keras.Model):
+    """A model without named inputs."""
+
+    def call(self, x):
+        return x
+
+
+@pytest.mark.parametrize("model", [Own(), keras.Sequential([keras.layers.Dense(1)])])
+def test_a_network_without_named_inputs_is_refused(model):
+    with pytest.raises(
+        ClientError, match=r"named inputs\. Received: .*keras\.Model\(inputs, model"
+    ):
+        _features_of(model, Workflow(["a"]), {})

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from training import TrainingError, layers, models, retrieval, warm_start
+from training import TrainingError, layers, models, retrieval, train, warm_start
 from workflow import Workflow, get_embedding_sizes, ops
 
 # Of each column the most frequent value is another one on Tuesday; "y" goes and "z" comes.
@@ -158,6 +158,70 @@ def test_layers_of_keras_and_a_bag(monday, tuesday):
         "item: 4 of 6 ids begin with their earlier vectors",
         "6 other variables begin with their earlier values",
     ]
+
+
+def test_a_model_that_was_trained_is_compared_by_its_own_calls(monday, tuesday):
+    """The split step calls layers that it does not copy behind copies of the others, too."""
+
+    def model_of(workflow):
+        user = keras.Input((1,), name="user", dtype="int64")
+        rows, _ = get_embedding_sizes(workflow)[0]["user"]
+        vectors = keras.layers.Flatten()(keras.layers.Embedding(rows, 3)(user))
+        age = keras.Input((1,), name="age")
+        hidden = keras.layers.Dense(4, "relu")(keras.layers.Concatenate()([vectors, age]))
+        output = keras.layers.Dense(1)(keras.layers.BatchNormalization()(hidden))
+        return keras.Model({"user": user, "age": age}, output)
+
+    earlier, model = model_of(monday), model_of(tuesday)
+    data = batch(monday, earlier)
+    train(earlier, (data, np.ones((4, 1))), split=True)
+    found = warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    expected = earlier(data)
+    np.testing.assert_allclose(model(batch(tuesday, model)), expected, rtol=1e-5)
+    assert not found.anew
+
+
+def test_a_table_of_an_inner_model_moves_by_the_column_that_it_is_given(monday, tuesday):
+    def model_of(workflow):
+        sizes = get_embedding_sizes(workflow)[0]
+        user, item = (keras.Input((1,), name=name, dtype="int64") for name in ("user", "item"))
+        given = keras.Input((1,), name="item", dtype="int64")
+        inner = keras.Model(given, keras.layers.Embedding(sizes["user"][0], 3)(given))
+        own = keras.layers.Embedding(sizes["item"][0], 3)(item)
+        output = keras.layers.Flatten()(keras.layers.Add()([inner(user), own]))
+        return keras.Model({"user": user, "item": item}, output)
+
+    earlier, model = noisy(model_of(monday)), model_of(tuesday)
+    warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    expected = earlier(batch(monday, earlier))
+    np.testing.assert_allclose(model(batch(tuesday, model)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "has"),
+    [
+        (lambda model: model.quantize("int8"), "int8"),
+        (lambda model: model.layers[1].enable_lora(2), "LoRA"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_a_table_whose_rows_are_not_its_vectors_is_refused(change, has):
+    """A row of int8 has its scale in another variable, which would stay where it was."""
+    days = [fit(each, ["user"]) for each in (MONDAY, {**MONDAY, "user": [9, 9, 9, 8, 8, 7]})]
+    inputs = [keras.Input((1,), name="user", dtype="int64") for _ in days]
+    earlier, model = (
+        keras.Model(each, keras.layers.Flatten()(keras.layers.Embedding(6, 3)(each)))
+        for each in inputs
+    )
+    for each in (earlier, model):
+        change(each)
+    before = model.get_weights()
+    with pytest.raises(
+        TrainingError, match=f"Expected tables whose rows are .* with {has}.*warm_start"
+    ):
+        warm_start(model, days[1], earlier=earlier, earlier_workflow=days[0])
+    for now, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
 
 
 def test_a_sequence_and_its_target():

@@ -338,3 +338,45 @@ def test_an_output_without_a_label_is_trained_in_a_model_of_the_others():
     before = model.get_layer("click").get_weights()[0]
     train(clicks, (X, {"click": CLICK}), **CHEAP)
     assert not np.array_equal(model.get_layer("click").get_weights()[0], before)
+
+
+class Own(keras.Model):
+    """A model whose outputs Keras knows once it has been called."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.made = {name: keras.layers.Dense(1, "sigmoid", name=name) for name in names}
+
+    def call(self, x):
+        return {name: layer(x["a"]) for name, layer in self.made.items()}
+
+
+def test_the_losses_of_a_class_of_ones_own_name_its_outputs():
+    losses = {"click": "binary_crossentropy", "buy": "mse"}
+    own, keras_own = Own(losses), Own(losses)
+    for model in (own, keras_own):
+        model(X)
+    keras_own.set_weights(own.get_weights())
+    data = tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(64)
+    sgd = keras.optimizers.SGD(0.5)
+    report = train(own, data, loss=losses, class_weight={"click": {1: 3.0}}, optimizer=sgd)
+    weights = {"click": np.where(LABELS["click"] == 1, 3.0, 1.0)[:, 0], "buy": np.ones(256)}
+    weighed = tf.data.Dataset.from_tensor_slices((X, LABELS, weights)).batch(64)
+    keras_own.compile(keras.optimizers.SGD(0.5), losses)
+    history = keras_own.fit(weighed, shuffle=False, verbose=0).history
+    assert report.history["loss"][0] == pytest.approx(history["loss"][0], rel=1e-6)
+    for one, other in zip(own.get_weights(), keras_own.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert {"click_auc", "click_loss", "buy_loss"} < {*report.history}
+
+
+def test_a_loss_of_one_output_is_not_taken_for_all_of_a_class_of_ones_own():
+    data = tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(64)
+    with pytest.raises(TrainingError, match=r"for the one output\. Received: click"):
+        train(Own(LABELS), data, loss={"click": "binary_crossentropy"}, metrics=[])
+
+
+def test_a_missing_label_of_one_output_is_to_be_filled_and_weighed():
+    labels = {**LABELS, "buy": np.where(X["a"] < 0.2, np.nan, LABELS["buy"])}
+    with pytest.raises(TrainingError, match=r"a weight of 0 for this one: .*\{output: weights\}"):
+        train(make_model(named=True), (X, labels))

@@ -95,3 +95,22 @@ def test_ids_that_the_model_bounds_are_its_own(folder):
         train(model, data, verbose=0)
         learnt = np.flatnonzero((model.get_weights()[0] != before).any(axis=1))
         assert {*learnt.tolist()} == {int(n) % 7 for x, _ in data for n in x["user"]}
+
+
+def test_an_id_beyond_a_table_that_cannot_be_compared_is_told(folder):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.table = keras_layers.Embedding(USERS - 1, 1)
+
+        def call(self, x):
+            return self.table(x["user"])[:, 0]
+
+    with (
+        loaded(folder, "user") as data,
+        pytest.raises(
+            TrainingError,
+            match=r"ids from 0 to 21, .* 22 rows\. Received: 22\. .*get_embedding_sizes",
+        ),
+    ):
+        train(Own(), data)

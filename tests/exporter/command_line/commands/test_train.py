@@ -6,10 +6,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 
 import keras
 import polars as pl
 import pytest
+from ensemble_command import PROGRAM
 from typer.testing import CliRunner
 
 from exporter.command_line.app import make_app
@@ -229,7 +232,11 @@ def test_ids_out_of_range_are_found():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ("--output model.h5", "Expected an output that ends with .keras."),
+        (
+            "--output model.h5",
+            "Expected an output that ends with .keras, or a folder for a SavedModel.",
+        ),
+        ("--output train", "Expected a file in a folder that exists. Received: 'train'."),
         ("--output none/model.keras", "Expected a file in a folder that exists."),
         (
             "--output s3://shop/model.keras",
@@ -377,3 +384,53 @@ def test_a_warm_start_that_cannot_be(options, message):
     found = run(f"train {options}")
     assert found.exit_code == 1
     assert message in " ".join(found.stderr.split())
+
+
+OWN = """import keras
+
+@keras.saving.register_keras_serializable("shop")
+class Twice(keras.layers.Layer):
+    def call(self, x):
+        return x * 2
+
+def make_model(workflow):
+    age = keras.Input((1,), name="age")
+    return keras.Model({"age": age}, keras.layers.Dense(1, "sigmoid", name="y")(Twice()(age)))
+
+def deep(workflow):
+    made = make_model(workflow)
+    return keras.Model(made.input, keras.layers.Reshape((1, 1))(made.output))
+"""
+
+
+@pytest.fixture
+def own(folder):
+    (folder / "twice.py").write_text(OWN)
+    label = ["clicked"] >> ops.AddTags(["target"])
+    workflow = Workflow((["age"] >> ops.Normalize()) + label)
+    workflow.fit_transform_to_parquet("rows.parquet", "ages", save_to="ages_flow")
+    return "ages --workflow ages_flow --batch-size 4000 --optimizer sgd"
+
+
+def test_layers_of_ones_own_are_exported_from_a_saved_model(own):
+    """A command that exports does not run the file that defines them."""
+    for output, text in (("model.keras", "with 'Twice'"), ("saved", "")):
+        result = run(f"{own} --model twice.py --output {output}")
+        assert result.exit_code == 0, result.stderr
+        command = [sys.executable, "-c", PROGRAM, "export", "shop", "--no-html"]
+        done = subprocess.run(
+            [*command, "--model", output, "--workflow", "ages_flow"],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert text in done.stderr
+        assert done.returncode == bool(text)
+
+
+def test_a_network_that_no_saved_model_can_have_is_not_trained(own):
+    result = run(f"{own} --model twice.py:deep --output saved")
+    assert result.exit_code == 1
+    assert "of shape (None, k)" in result.stderr
+    assert "samples" not in result.stdout
