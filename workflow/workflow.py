@@ -128,24 +128,26 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
 
     def _fit(self, source: Source, schema: Schema | None, engine: str, client: Any) -> None:
         inputs = read_schema(self.nodes, source, source.schema if schema is None else schema)
-        own = source.select(inputs.names)
-        if own.is_empty():
+        columns = source.select(inputs.names)
+        if columns.is_empty():
             raise WorkflowError("There is no row to fit to.")
-        self._fit_columns(own, inputs, engine, client, partial(column_facts, own, inputs))
+        self._fit_columns(columns, inputs, engine, client, partial(column_facts, columns, inputs))
 
     def _fit_columns(
-        self, own: Source, inputs: Schema, engine: str, client: Any, describe: Describe
+        self, columns: Source, inputs: Schema, engine: str, client: Any, describe: Describe
     ) -> None:
         try:
-            with own.errors("The data cannot be fitted to"):
+            with columns.errors("The data cannot be fitted to"):
                 learn = (
-                    learner(own, engine) if client is None else cluster_learner(own, engine, client)
+                    learner(columns, engine)
+                    if client is None
+                    else cluster_learner(columns, engine, client)
                 )
                 states, facts = self._learnt(inputs, learn, describe)
         except NeedsIntegersError as needed:
             integers = integer_columns(inputs, needed.names)
-            own = whole_numbers(own, integers, needed.label)
-            self._fit_columns(own, integers, engine, client, describe)
+            columns = whole_numbers(columns, integers, needed.label)
+            self._fit_columns(columns, integers, engine, client, describe)
         else:
             self.learn(inputs, states, training_data=facts)
 
@@ -208,9 +210,9 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
 
     def _source(self, data: Any, engine: str, storage_options: Mapping[str, Any] | None) -> Source:
         """Data to transform, in the types of the fitted columns where it has none itself."""
-        known = self.input_schema if self.is_fitted else None
-        source = Source.of(data, engine, storage_options, known)
-        if known is None and not self._fit_without_data(
+        schema = self.input_schema if self.is_fitted else None
+        source = Source.of(data, engine, storage_options, schema)
+        if schema is None and not self._fit_without_data(
             read_schema(self.nodes, source, source.schema)
         ):
             _ = self.states  # Its error says that the workflow must be fitted first.

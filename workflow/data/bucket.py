@@ -115,12 +115,12 @@ class Bucket:
         )
 
     def _expect_endpoints(self) -> None:
-        given = {key: value for key, value in self._options.items() if _ENDPOINT.fullmatch(key)}
+        endpoints = {key: value for key, value in self._options.items() if _ENDPOINT.fullmatch(key)}
         for name in _VARIABLES.get(self.root.partition(":")[0], ()):
             # Options count before the variables, but for that of one service.
-            if name in environ and (not given or name.endswith("_S3")):
-                given[name] = environ[name]
-        for name, value in given.items():
+            if name in environ and (not endpoints or name.endswith("_S3")):
+                endpoints[name] = environ[name]
+        for name, value in endpoints.items():
             if not _WEB.fullmatch(value):
                 raise ValueError(
                     f"expected {name} as a URL, such as http://localhost:9000. "
@@ -143,13 +143,13 @@ class Bucket:
                 objects, folders = self._complete(lambda: self._list(folder or None, deep=deep))
         except OSError as error:
             raise WorkflowError(f"{where} cannot be read: {_NO_BUCKET}.") from error
-        return {each["path"]: _state(each) for each in objects}, folders
+        return {meta["path"]: _state(meta) for meta in objects}, folders
 
     def _list(self, folder: str | None, *, deep: bool) -> tuple[Any, Sequence[str]]:
         if deep:
             return _library().list(self.store, folder).collect(), ()
-        found = _library().list_with_delimiter(self.store, folder)
-        return found["objects"], found["common_prefixes"]
+        listing = _library().list_with_delimiter(self.store, folder)
+        return listing["objects"], listing["common_prefixes"]
 
     def _complete(self, ask: Callable[[], T]) -> T:
         """The result of a request, sent again if the answer ends in the middle.
@@ -157,14 +157,14 @@ class Bucket:
         The library does so for the content of objects alone. Where the answer was that to the end of
         an object in parts, it removes these then, and its error is that there are none.
         """
-        left = self._options.get("max_retries", _RETRIES)
+        retries = self._options.get("max_retries", _RETRIES)
         while True:
             try:
                 return ask()
             except (_library().exceptions.BaseError, FileNotFoundError) as error:
-                if not left or not re.search("body error|NoSuchUpload", str(error)):
+                if not retries or not re.search("body error|NoSuchUpload", str(error)):
                     raise
-            left -= 1
+            retries -= 1
 
     def state(self, key: str) -> State:
         """Size and ETag of an object; raises as `get` does."""
@@ -206,10 +206,10 @@ class Bucket:
             WorkflowError: the store cannot be reached, or refuses the request.
         """
         self._reserve(mark, taken, note)
-        begun = [mark]
+        keys = [mark]
 
         def put(key: str, file: Path) -> None:
-            begun.append(key)
+            keys.append(key)
             self.put(key, file)
 
         try:
@@ -217,7 +217,7 @@ class Bucket:
         except BaseException:
             # The last ones first: what cannot be removed keeps the mark.
             with suppress(WorkflowError):
-                self.remove(begun[::-1])
+                self.remove(keys[::-1])
             raise
         try:
             self.remove([mark])
@@ -239,12 +239,12 @@ class Bucket:
             return None
 
     def _reserve(self, mark: str, taken: Callable[[], Exception], note: str) -> None:
-        own = f"{secrets.token_hex(16)} {note}".encode()
+        content = f"{secrets.token_hex(16)} {note}".encode()
         try:
-            self.put(mark, own, new=True)
+            self.put(mark, content, new=True)
         except (FileExistsError, WorkflowError) as error:
             # The store may have written it and answered with an error, so that it was asked again.
-            if self._holds(mark, own):
+            if self._holds(mark, content):
                 return
             if isinstance(error, FileExistsError):
                 raise taken() from None
@@ -282,17 +282,17 @@ class Bucket:
                 self._complete(partial(_library().delete, self.store, key))
 
 
-def _state(found: Any) -> State:
-    return found["size"], found["e_tag"]
+def _state(meta: Any) -> State:
+    return meta["size"], meta["e_tag"]
 
 
 @contextmanager
-def _store_errors(where: str, done: str = "read") -> Iterator[None]:
+def _store_errors(where: str, action: str = "read") -> Iterator[None]:
     """Turn the errors of obstore into ours.
 
     Args:
         where: the URL.
-        done: what was to be done with the object.
+        action: what was to be done with the object.
 
     Raises:
         OSError: the object is missing, or is not the listed one.
@@ -304,23 +304,23 @@ def _store_errors(where: str, done: str = "read") -> Iterator[None]:
     except errors.AlreadyExistsError:
         raise FileExistsError(errno.EEXIST, "an object of this name") from None
     except FileNotFoundError as error:
-        if done != "read":  # an object is written anywhere, but in a bucket
-            raise WorkflowError(f"{where} cannot be {done}: {store_reason(error)}.") from error
+        if action != "read":  # an object is written anywhere, but in a bucket
+            raise WorkflowError(f"{where} cannot be {action}: {store_reason(error)}.") from error
         raise FileNotFoundError(errno.ENOENT, "no such object") from None
     except errors.PreconditionError:
         raise OSError(errno.ESTALE, "another object of this name, written since") from None
     except (errors.BaseError, ValueError, TypeError) as error:
         if isinstance(error, WorkflowError):
             raise
-        raise WorkflowError(f"{where} cannot be {done}: {store_reason(error)}.") from error
+        raise WorkflowError(f"{where} cannot be {action}: {store_reason(error)}.") from error
 
 
 def store_reason(error: BaseException) -> str:
     """A reason and a remedy, and what the store said."""
     text = str(error)
-    remedy = next((each for part, each in _REMEDIES.items() if re.search(part, text)), None)
-    said = text.partition("\n")[0].strip().rstrip(".")
-    return said if remedy is None else f"{remedy} ({said:.300})"
+    remedy = next((advice for part, advice in _REMEDIES.items() if re.search(part, text)), None)
+    message = text.partition("\n")[0].strip().rstrip(".")
+    return message if remedy is None else f"{remedy} ({message:.300})"
 
 
 def _library() -> Any:

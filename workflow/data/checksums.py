@@ -80,12 +80,12 @@ class Checksums:
         Raises:
             OSError: the file cannot be read.
         """
-        wanted = frozenset(columns)
+        names = frozenset(columns)
         places = [
             (group, number)
             for group in groups
             for number, chunk in enumerate(self._chunks[group])
-            if (group, number) not in self._sound and chunk.is_of(wanted)
+            if (group, number) not in self._sound and chunk.is_of(names)
         ]
         if not places:
             return None

@@ -62,19 +62,19 @@ def _of_query(frame: pl.LazyFrame, columns: Schema) -> tuple[int, dict[str, Colu
     rows, facts = 0, {}
     # A query over all columns would take a time that grows with their square.
     for start in range(0, len(columns), _COLUMNS_OF_A_QUERY):
-        own = columns.columns[start : start + _COLUMNS_OF_A_QUERY]
+        part = columns.columns[start : start + _COLUMNS_OF_A_QUERY]
         queries = [
             fact.alias(f"{number}.{key}")
-            for number, column in enumerate(own)
+            for number, column in enumerate(part)
             for key, fact in _queries(column, pl.col(column.name)).items()
         ]
         query = frame.select(pl.len().alias("rows"), *queries)
-        found = query.collect(engine="streaming").row(0, named=True)
-        rows = found["rows"]
-        for number, column in enumerate(own):
+        results = query.collect(engine="streaming").row(0, named=True)
+        rows = results["rows"]
+        for number, column in enumerate(part):
             keys = ("nulls", "minimum", "maximum")
-            least = (found.get(f"{number}.{key}") for key in keys)
-            facts[column.name] = ColumnFacts(found.get(f"{number}.values", rows), *least)
+            least = (results.get(f"{number}.{key}") for key in keys)
+            facts[column.name] = ColumnFacts(results.get(f"{number}.values", rows), *least)
     return rows, facts
 
 
@@ -151,18 +151,20 @@ def _of_statistics(
     whole_nulls: int,
 ) -> ColumnFacts:
     """Facts from the statistics of column chunks, and nulls of files in which all are null."""
-    if not all(one is not None and one.has_null_count for one in chunks):
+    if not all(chunk is not None and chunk.has_null_count for chunk in chunks):
         return replace(sample, nulls=None) if sample else ColumnFacts(rows, None)
-    nulls = sum(one.null_count for one in chunks) + whole_nulls
+    nulls = sum(chunk.null_count for chunk in chunks) + whole_nulls
     if not _is_number(column):
         return ColumnFacts(rows, nulls)
     # The statistics of floats count no NaN, and some writers leave out the range beside one.
-    found = sample or ColumnFacts(rows, 0)
-    if all(one.has_min_max or not one.num_values for one in chunks):
-        ends = [one for one in chunks if one.has_min_max]
-        least = min((one.min for one in ends), default=None)
-        found = replace(found, minimum=least, maximum=max((one.max for one in ends), default=None))
-    return replace(found, nulls=nulls + (found.nulls or 0))
+    facts = sample or ColumnFacts(rows, 0)
+    if all(chunk.has_min_max or not chunk.num_values for chunk in chunks):
+        ends = [chunk for chunk in chunks if chunk.has_min_max]
+        least = min((chunk.min for chunk in ends), default=None)
+        facts = replace(
+            facts, minimum=least, maximum=max((chunk.max for chunk in ends), default=None)
+        )
+    return replace(facts, nulls=nulls + (facts.nulls or 0))
 
 
 def _sample(table: ParquetTable, columns: Schema, rows: int) -> dict[str, ColumnFacts]:
@@ -173,24 +175,24 @@ def _sample(table: ParquetTable, columns: Schema, rows: int) -> dict[str, Column
         columns: the columns.
         rows: the number of rows that the counts are scaled to.
     """
-    wanted = Schema(c for c in columns.columns if c.is_list or c.info.kind == "float")
-    if not wanted:
+    sampled_columns = Schema(c for c in columns.columns if c.is_list or c.info.kind == "float")
+    if not sampled_columns:
         return {}
     groups = sum(len(file.groups) for file in table.files)
     count, size = 1, table.rows
     if size > ROWS_OF_A_SAMPLE:
         count = min(max(groups // _GROUPS_OF_A_SAMPLE, 1), _MOST_SAMPLES)
         size = min(table.rows // groups, ROWS_OF_A_SAMPLE)
-    own = table.select(wanted)
+    narrow_table = table.select(sampled_columns)
     starts = (max(table.rows - size, 0) * (2 * n + 1) // (2 * count) for n in range(count))
-    seen = pl.concat([own.slice(start, size).collect() for start in starts])
-    return {c.name: _of_sample(c, seen[c.name], rows) for c in wanted.columns}
+    sample = pl.concat([narrow_table.slice(start, size).collect() for start in starts])
+    return {c.name: _of_sample(c, sample[c.name], rows) for c in sampled_columns.columns}
 
 
-def _of_sample(column: ColumnSchema, seen: pl.Series, rows: int) -> ColumnFacts:
-    scale = rows / max(len(seen), 1)
-    facts = _of_series(column, seen)
+def _of_sample(column: ColumnSchema, values: pl.Series, rows: int) -> ColumnFacts:
+    scale = rows / max(len(values), 1)
+    facts = _of_series(column, values)
     if column.is_list:
         return replace(facts, values=round(facts.values * scale))
-    nans = (facts.nulls or 0) - seen.null_count()
+    nans = (facts.nulls or 0) - values.null_count()
     return replace(facts, values=rows, nulls=round(nans * scale))

@@ -65,11 +65,11 @@ class DataFile(NamedTuple):
         if self.size is None:
             return
         try:
-            found = state_of(self.path)[0]
+            size = state_of(self.path)[0]
         except OSError as error:
             self._refuse(f"{self.size} bytes", (error.strerror or str(error)).lower())
-        if found != self.size:
-            self._refuse(f"{self.size} bytes", f"{found} bytes")
+        if size != self.size:
+            self._refuse(f"{self.size} bytes", f"{size} bytes")
 
     def expect_rows(self, rows: int) -> None:
         """Check the number of rows in the footer of a published file.
@@ -137,12 +137,12 @@ def schema_beside(files: Sequence[DataFile]) -> Schema | None:
     Raises:
         WorkflowError: as `published` does; or another fit has made the files of another folder.
     """
-    first, *others = dict.fromkeys(file.path.parent for file in files)
+    first, *folders = dict.fromkeys(file.path.parent for file in files)
     manifest = published(first)
     if manifest is None:
         return None
     fits = fits_of(manifest.schema.columns)
-    for folder in others if fits else ():
+    for folder in folders if fits else ():
         other = published(folder)
         if other and (differ := other_fits(fits, fits_of(other.schema.columns))):
             raise WorkflowError(
@@ -214,22 +214,22 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
     """
     root: AnyPath = (objects or Objects()).path(str(path)) if is_url(path) else Path(path)
     if root.is_dir():
-        found = [file.below(len(root.parts)) for file in _of_folder(root)]
+        files = [file.below(len(root.parts)) for file in _of_folder(root)]
     elif root.is_file():
-        found = _of_files([root])
+        files = _of_files([root])
     else:
-        found = _of_pattern(root, str(path))
-    if not found:
+        files = _of_pattern(root, str(path))
+    if not files:
         expect_whole(path)
         raise WorkflowError(
             f"No parquet file matches {str(path)!r}. Expected a file, a folder with *.parquet files, "
             'or a glob pattern (of CSV: "folder/*.csv"); names that begin with "." or "_" are ignored.'
         )
-    _expect_one_kind(str(path), found)
+    _expect_one_kind(str(path), files)
     if not root.is_file():
-        expect_no_tables(file.path for file in found if file.rows is None)
-    expect_once(str(path), ((file.path, file.keys) for file in found))
-    return found
+        expect_no_tables(file.path for file in files if file.rows is None)
+    expect_once(str(path), ((file.path, file.keys) for file in files))
+    return files
 
 
 def parquet_below(folder: AnyPath) -> Iterator[AnyPath]:
@@ -303,13 +303,13 @@ def _of_files(paths: Sequence[AnyPath], pattern: str | None = None) -> list[Data
     """Files by their paths, and files of a published data set that match the pattern but are missing."""
     files = []
     for folder in dict.fromkeys(path.parent for path in paths):
-        own = {path: None for path in paths if path.parent == folder}
+        members = {path: None for path in paths if path.parent == folder}
         manifest = published(folder)
         if manifest is None:
-            files += [DataFile(path) for path in own]
+            files += [DataFile(path) for path in members]
             continue
-        _expect_named(folder, manifest, own)
-        files += [f for f in manifest.files if f.path in own or _matches(f.path.name, pattern)]
+        _expect_named(folder, manifest, members)
+        files += [f for f in manifest.files if f.path in members or _matches(f.path.name, pattern)]
     return files
 
 
@@ -331,8 +331,8 @@ def _of_pattern(path: AnyPath, pattern: str) -> list[DataFile]:
         if folder.is_dir():
             files += _of_folder(folder)
     # A folder and its content may both match.
-    found = sorted(set(files), key=lambda file: file.path)
-    return [file.below(literal) for file in found]
+    unique_files = sorted(set(files), key=lambda file: file.path)
+    return [file.below(literal) for file in unique_files]
 
 
 def _matches_of(path: AnyPath, pattern: str) -> Iterator[AnyPath]:
@@ -343,11 +343,11 @@ def _matches_of(path: AnyPath, pattern: str) -> Iterator[AnyPath]:
 
 def _expect_named(folder: AnyPath, manifest: PublishedData, paths: Iterable[AnyPath]) -> None:
     names = {file.path for file in manifest.files}
-    others = [path for path in paths if path not in names]
-    if others:
+    extras = [path for path in paths if path not in names]
+    if extras:
         raise WorkflowError(
             f"Expected in {folder} the parquet files that {SCHEMA_FILE} names and no others. "
-            f"Received: {others[0]}{f' and {len(others) - 1} more' if others[1:] else ''}. To read it "
+            f"Received: {extras[0]}{f' and {len(extras) - 1} more' if extras[1:] else ''}. To read it "
             "as well, move it to its own folder and pass both paths in a list; else remove it."
         )
 
@@ -355,11 +355,11 @@ def _expect_named(folder: AnyPath, manifest: PublishedData, paths: Iterable[AnyP
 def _expect_one_kind(path: str, files: Sequence[DataFile]) -> None:
     """Refuse raw data with its own transformed data in a subfolder: each row would come twice."""
     plain = next((file.path for file in files if file.rows is None), None)
-    made = next((file.path for file in files if file.rows is not None), None)
-    if plain is not None and made is not None:
+    output = next((file.path for file in files if file.rows is not None), None)
+    if plain is not None and output is not None:
         raise WorkflowError(
             f"Expected either the data set of a transform or other parquet in {path!r}. Received: "
-            f"both, {made} and {plain}. Pass the path you mean, or both paths in a list."
+            f"both, {output} and {plain}. Pass the path you mean, or both paths in a list."
         )
 
 
@@ -381,16 +381,16 @@ def expect_once(
     folder = cache(Path.resolve)
     # No store has links.
     local = [(path, keys) for path, keys in files if isinstance(path, Path)]
-    seen: dict[tuple[Path, tuple[Key, ...]], Path] = {}
-    found = [
-        (seen.setdefault((folder(path.parent) / path.name, keys), path), path)
+    paths: dict[tuple[Path, tuple[Key, ...]], Path] = {}
+    pairs = [
+        (paths.setdefault((folder(path.parent) / path.name, keys), path), path)
         for path, keys in local
     ]
     # Two links to one file elsewhere may be two files of equal content, as where one is kept by its hash.
-    found += [
-        (seen.get((path.resolve(), keys), path), path) for path, keys in local if path.is_symlink()
+    pairs += [
+        (paths.get((path.resolve(), keys), path), path) for path, keys in local if path.is_symlink()
     ]
-    for other, path in found:
+    for other, path in pairs:
         if other is not path:
             raise error(
                 f"Expected each file once in {given!r}. Received: {other} and {path}, which are one "

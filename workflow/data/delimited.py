@@ -145,11 +145,11 @@ class DelimitedTable:
                 self._schema[name] = dtype
 
     def _open(self, path: Path) -> TextFile:
-        known = self._known
+        schema = self._known
         file = _opened(path, self._overrides, self._nulls)
-        if known is None:
+        if schema is None:
             return file
-        further = [n for n, dtype in file.types.items() if n not in known and dtype == pl.Int64()]
+        further = [n for n, dtype in file.types.items() if n not in schema and dtype == pl.Int64()]
         coded = _with_leading_zeros(path, file.types, further, self._nulls)
         return file._replace(types={**file.types} | dict.fromkeys(coded, pl.String()))
 
@@ -166,9 +166,9 @@ class DelimitedTable:
 
     def _overrides(self, names: Sequence[str]) -> dict[str, pl.DataType]:
         """Types that are not inferred."""
-        kept = {"string": pl.String(), "uint64": pl.UInt64()}
-        known = [] if self._known is None else [c for c in self._known.columns if c.name in names]
-        return {c.name: kept[c.dtype] for c in known if c.dtype in kept}
+        types = {"string": pl.String(), "uint64": pl.UInt64()}
+        columns = [] if self._known is None else [c for c in self._known.columns if c.name in names]
+        return {c.name: types[c.dtype] for c in columns if c.dtype in types}
 
     def _common(self, name: str) -> pl.DataType | str:
         """The type of a column in all files, or an error's text."""
@@ -179,29 +179,29 @@ class DelimitedTable:
                     f"The files do not form one table. {file.path} has no column {name!r} in its "
                     f"header, which {other.path} has."
                 )
-        wanted = self._known[name] if self._known is not None and name in self._known else None
-        if wanted is not None and wanted.is_list:
+        column = self._known[name] if self._known is not None and name in self._known else None
+        if column is not None and column.is_list:
             return (
-                f"Expected {wanted} in column {name!r}, lists, which CSV and TSV cannot hold. "
+                f"Expected {column} in column {name!r}, lists, which CSV and TSV cannot hold. "
                 f"Received: {self.files[0].path}. Write the data as parquet."
             )
         worded = [file for file in self.files if name in file.words]
-        if worded and wanted is None:
+        if worded and column is None:
             return _null_word(worded[0], name, self._nulls)
         if dated := [file for file in self.files if name in file.days]:
             return _no_day(dated[0], name)
-        return self._common_of_values(name, wanted)
+        return self._common_of_values(name, column)
 
-    def _common_of_values(self, name: str, wanted: ColumnSchema | None) -> pl.DataType | str:
+    def _common_of_values(self, name: str, column: ColumnSchema | None) -> pl.DataType | str:
         """The type of a column that all files have."""
         kinds = [file for file in self.files if not _is_null(file.types[name])]
-        found = {file.types[name] for file in kinds}
-        if wanted is not None and wanted.info.kind != "string" and pl.String() in found:
+        types = {file.types[name] for file in kinds}
+        if column is not None and column.info.kind != "string" and pl.String() in types:
             file = next(file for file in kinds if file.types[name] == pl.String())
-            return _no_value(file, wanted, self._nulls)
-        if self._known is not None and wanted is None and pl.String() in found:
+            return _no_value(file, column, self._nulls)
+        if self._known is not None and column is None and pl.String() in types:
             return pl.String()
-        if len(found) > 1 and frozenset(found) not in _WIDER:
+        if len(types) > 1 and frozenset(types) not in _WIDER:
             first = kinds[0]
             other = next(file for file in kinds if file.types[name] != first.types[name])
             return (
@@ -209,8 +209,8 @@ class DelimitedTable:
                 f"{first.path} and {other.types[name]} in {other.path}. Write it as one type."
             )
         # Without a value the type is that of text, or null where another one is known.
-        empty = pl.String() if wanted is None else pl.Null()
-        return _WIDER.get(frozenset(found)) or next(iter(found), empty)
+        empty = pl.String() if column is None else pl.Null()
+        return _WIDER.get(frozenset(types)) or next(iter(types), empty)
 
     def expect_unchanged(self) -> None:
         """Raise if a file was removed or written since it was listed.
@@ -299,8 +299,8 @@ def _found(path: str) -> list[Path]:
     if Path(path).is_file():
         return [Path(path)]
     pattern = str(Path(glob.escape(path)) / "*") if Path(path).is_dir() else path
-    found = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 - absolute patterns too
-    return [file for file in found if file.is_file() and not file.name.startswith(_HIDDEN)]
+    matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 - absolute patterns too
+    return [file for file in matches if file.is_file() and not file.name.startswith(_HIDDEN)]
 
 
 def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:
@@ -342,11 +342,11 @@ def _types_of_texts(
         Those types, by column; and for each column of numbers, dates or times that also holds a word for
         null, such as "NA", what else it holds.
     """
-    found: dict[str, pl.DataType] = {}
+    text_types: dict[str, pl.DataType] = {}
     words: dict[str, str] = {}
     texts = [name for name, dtype in types.items() if dtype == pl.String()]
     if not texts:
-        return found, words
+        return text_types, words
     counts = [pl.col(texts).count()] + [
         pl.col(texts).str.contains(pattern).sum().name.suffix(suffix)
         for suffix, (pattern, _) in _SPOILT.items()
@@ -358,16 +358,16 @@ def _types_of_texts(
         count = counted[name][0]
         kinds = [t for suffix, (_, t) in _TIMES.items() if counted[name + suffix][0] == count]
         if not count:
-            found[name] = pl.Null()
+            text_types[name] = pl.Null()
         elif kinds and name not in fixed:
-            found[name] = kinds[0]
+            text_types[name] = kinds[0]
         missing = counted[f"{name}\nwords"][0]
         spoilt = [
             k for suffix, (_, k) in _SPOILT.items() if counted[name + suffix][0] + missing == count
         ]
         if spoilt and 0 < missing < count and name not in fixed:
             words[name] = spoilt[0]
-    return found, words
+    return text_types, words
 
 
 def _types_of_integers(
@@ -377,8 +377,8 @@ def _types_of_integers(
     wide = [name for name, dtype in types.items() if dtype == pl.Int128()]
     if not wide:
         return {}
-    held = rows.select(pl.col(wide).is_between(0, 2**64 - 1).all()).collect(engine="streaming")
-    return {name: pl.UInt64() for name in wide if held[name][0]}
+    in_range = rows.select(pl.col(wide).is_between(0, 2**64 - 1).all()).collect(engine="streaming")
+    return {name: pl.UInt64() for name in wide if in_range[name][0]}
 
 
 def _impossible_days(rows: pl.LazyFrame, names: Sequence[str]) -> dict[str, str]:
@@ -391,8 +391,8 @@ def _impossible_days(rows: pl.LazyFrame, names: Sequence[str]) -> dict[str, str]
         .min()
         for name in names
     ]
-    found = rows.select(wrong).collect(engine="streaming").row(0, named=True)
-    return {name: text for name, text in found.items() if text is not None}
+    days = rows.select(wrong).collect(engine="streaming").row(0, named=True)
+    return {name: text for name, text in days.items() if text is not None}
 
 
 def _with_leading_zeros(
@@ -404,8 +404,8 @@ def _with_leading_zeros(
     texts = _scan(path, {**types} | dict.fromkeys(names, pl.String()), nulls)
     coded = pl.col(*names).str.contains(r"^[+-]?0\d").any()
     with _reading(path):
-        found = texts.select(coded).collect(engine="streaming")
-    return [name for name in names if found[name][0]]
+        flags = texts.select(coded).collect(engine="streaming")
+    return [name for name in names if flags[name][0]]
 
 
 def _is_null(dtype: pl.DataType) -> bool:
@@ -433,8 +433,8 @@ def _reading(path: Path) -> Iterator[None]:
         raise WorkflowError(_truncated(path)) from error
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or first_line(error)
-        if not getattr(error, "strerror", None) and (found := _fault(path)) is not None:
-            raise WorkflowError(found) from error
+        if not getattr(error, "strerror", None) and (fault := _fault(path)) is not None:
+            raise WorkflowError(fault) from error
         raise WorkflowError(f"{path} cannot be read: {reason}. {_ADVICE}") from error
 
 
@@ -472,11 +472,11 @@ def _header(path: Path) -> tuple[str, ...]:
             f"Expected a header of different names in {path}. Received: {listed(map(repr, names))}."
             f"{remedy if names.count('') == 1 else ''}"
         )
-    others = [other for other in (";", "\t", "|", ",") if len(names) == 1 and other in names[0]]
-    if others:
+    separators = [sign for sign in (";", "\t", "|", ",") if len(names) == 1 and sign in names[0]]
+    if separators:
         raise WorkflowError(
             f"Expected names separated by {_separator(path)!r} in the header of {path}. "
-            f"Received: {names[0]!r:.200}. Pass polars.scan_csv(path, separator={others[0]!r})."
+            f"Received: {names[0]!r:.200}. Pass polars.scan_csv(path, separator={separators[0]!r})."
         )
     return tuple(names)
 
@@ -484,8 +484,8 @@ def _header(path: Path) -> tuple[str, ...]:
 def _expect_lines(path: Path, fields: int) -> None:
     """Refuse lines with another number of fields; Polars fills short ones with nulls."""
     line = pl.col("line")
-    found = line.str.replace_all('"[^"]*"', "").str.count_matches(_separator(path), literal=True)
-    odd = (found != fields - 1) | line.str.count_matches('"', literal=True).mod(2).ne(0)
+    count = line.str.replace_all('"[^"]*"', "").str.count_matches(_separator(path), literal=True)
+    odd = (count != fields - 1) | line.str.count_matches('"', literal=True).mod(2).ne(0)
     # A field of several lines is odd as well, and no error.
     if (
         pl.scan_lines(path, name="line", glob=False)
@@ -514,7 +514,7 @@ def _stray_quote(path: Path) -> str | None:
     other = f'[^"{separator}]'
     quoted, plain = '"(?:[^"]|"")*', f'{other}+(?:"{other}*"{other}*)*'
     field = f'(?:{quoted}"|{plain}|)'
-    whole, begun = (
+    whole, beginning = (
         re.compile(pattern)
         for pattern in (
             rf"{field}(?:{separator}{field})*\r?\n?",
@@ -527,7 +527,7 @@ def _stray_quote(path: Path) -> str | None:
             record += line
             if whole.fullmatch(record):
                 record = ""
-            elif not begun.fullmatch(record):
+            elif not beginning.fullmatch(record):
                 return (
                     f"Line {number} of {path} cannot be read: {line.rstrip()!r:.100} has a quote within a "
                     f"field, or text behind one. {_ADVICE}"
@@ -538,8 +538,8 @@ def _stray_quote(path: Path) -> str | None:
 def _fault(path: Path) -> str | None:
     """An error's text for a file with other bytes than UTF-8, or a quote where none may be."""
     with path.open("rb") as packed:
-        if (found := zip_advice(path, packed.read(len(ZIP)))) is not None:
-            return f"{path} cannot be read: {found}"
+        if (advice := zip_advice(path, packed.read(len(ZIP)))) is not None:
+            return f"{path} cannot be read: {advice}"
     try:
         with _bytes(path) as file:
             for number, line in enumerate(file, 1):
@@ -599,27 +599,27 @@ def _no_day(file: TextFile, name: str) -> str:
     )
 
 
-def _no_value(file: TextFile, wanted: ColumnSchema, nulls: Sequence[str]) -> str:
+def _no_value(file: TextFile, column: ColumnSchema, nulls: Sequence[str]) -> str:
     """An error's text for a column of numbers, booleans or times with text in it."""
-    name = wanted.name
+    name = column.name
     place = file.names.index(name)
     for number, record in _records(file.path):
         text = record[place] if number > 1 and record else ""
-        if text and text not in nulls and not _is_value(text, wanted):
+        if text and text not in nulls and not _is_value(text, column):
             return (
-                f"Expected {wanted} in column {name!r}, as the workflow was fitted. "
+                f"Expected {column} in column {name!r}, as the workflow was fitted. "
                 f"Received: {text!r:.100} in line {number} of {file.path}. Null is an empty "
                 "field; where the file has a word for it, pass --null-value WORD to the command, or in "
                 "Python polars.scan_csv(path, null_values=[word], infer_schema_length=None)."
             )
-    return f"Expected {wanted} in column {name!r}, as the workflow was fitted. Received: text."
+    return f"Expected {column} in column {name!r}, as the workflow was fitted. Received: text."
 
 
-def _is_value(text: str, wanted: ColumnSchema) -> bool:
-    if wanted.is_time:
-        kind = {DATE: _DAYS, NAIVE: _MOMENTS}.get(wanted.time, _ZONED)
+def _is_value(text: str, column: ColumnSchema) -> bool:
+    if column.is_time:
+        kind = {DATE: _DAYS, NAIVE: _MOMENTS}.get(column.time, _ZONED)
         return re.match(_TIMES[kind][0], text) is not None
-    if wanted.info.kind == "bool":
+    if column.info.kind == "bool":
         return text in ("true", "false")
     try:
         float(text)

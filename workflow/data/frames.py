@@ -250,8 +250,8 @@ def _expect_exact(values: Iterable[Any]) -> None:
 def _are_of_numpy(types: set[type]) -> bool:
     """Whether Polars would misread the type of numpy's values: of several types together, and of bools."""
     types = types - {type(None)}
-    some = any(issubclass(type_, np.generic) for type_ in types)
-    return some and (len(types) > 1 or np.bool_ in types)
+    has_numpy = any(issubclass(type_, np.generic) for type_ in types)
+    return has_numpy and (len(types) > 1 or np.bool_ in types)
 
 
 def _of_python(row: Any) -> Any:
@@ -311,20 +311,20 @@ def _pandas_type(dtype: Any) -> str:
 
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
-    made = pl.DataFrame(pl.from_pandas(frame))
+    table = pl.DataFrame(pl.from_pandas(frame))
     # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
     objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
     for name in objects:
-        if getattr(made[name].dtype, "inner", made[name].dtype).is_temporal():
+        if getattr(table[name].dtype, "inner", table[name].dtype).is_temporal():
             _expect_one_time(frame[name])
-    untyped = [name for name in objects if made[name].null_count() == made.height]
-    return made.with_columns(pl.col(untyped).cast(pl.Null))
+    untyped = [name for name in objects if table[name].null_count() == table.height]
+    return table.with_columns(pl.col(untyped).cast(pl.Null))
 
 
 def _expect_one_time(values: Iterable[Any]) -> None:
     """Refuse dates beside times, of which pyarrow would take the days, and times with and without a zone."""
-    there = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
-    times = [v for v in there if not isinstance(v, float)]
+    items = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
+    times = [v for v in items if not isinstance(v, float)]
     _are_floats(set(map(type, times)))
     _expect_one_sort(times)
 
@@ -359,9 +359,9 @@ def _from_arrow(table: pa.Table) -> pl.DataFrame:
         pa.list_(t.value_type) if pa.types.is_fixed_size_list(t) else t for t in table.schema.types
     ]
     lists = pa.schema(f.with_type(t) for f, t in zip(table.schema, types, strict=True))
-    made = pl.DataFrame(pl.from_arrow(table.cast(lists)))
-    made.columns = table.column_names  # Polars renames a column whose name is empty
-    return made
+    frame = pl.DataFrame(pl.from_arrow(table.cast(lists)))
+    frame.columns = table.column_names  # Polars renames a column whose name is empty
+    return frame
 
 
 def extension_errors(schema: pa.Schema) -> dict[str, str]:
@@ -375,8 +375,8 @@ def extension_errors(schema: pa.Schema) -> dict[str, str]:
         >>> list(extension_errors(pa.schema([field, ("n", pa.int64())])))
         ['at']
     """
-    found = {field.name: _extension(field) for field in schema}
-    return {name: extension_error(name, type_) for name, type_ in found.items() if type_}
+    extensions = {field.name: _extension(field) for field in schema}
+    return {name: extension_error(name, type_) for name, type_ in extensions.items() if type_}
 
 
 def _extension(field: pa.Field) -> str:
@@ -390,9 +390,9 @@ def _extension(field: pa.Field) -> str:
 def extension_error(name: str, type_: str) -> str:
     """The error text for a column whose type only another library understands."""
     remedy = "Cast it to plain values first."
-    for part, other in _REMEDIES.items():
+    for part, template in _REMEDIES.items():
         if part in type_:
-            remedy = other.format(column=f"frame[{name!r}]")
+            remedy = template.format(column=f"frame[{name!r}]")
     return (
         f"Expected column {name!r} as numbers, booleans, strings, dates or lists. "
         f"Received: {type_}. {remedy}"
@@ -438,8 +438,8 @@ def _read(
     except UNREADABLE:
         conflicts = {n: text for n in names if (text := _conflict(what, n, read, values))}
     with polars_errors(f"The columns of {what} make no table"):
-        made = read([name for name in names if name not in conflicts])
-    return _without_objects(made, refused | conflicts, values)
+        frame = read([name for name in names if name not in conflicts])
+    return _without_objects(frame, refused | conflicts, values)
 
 
 def _without_objects(
@@ -447,8 +447,8 @@ def _without_objects(
 ) -> Frame:
     """A frame without columns of Python objects, which no query can read."""
     objects = [name for name, dtype in frame.schema.items() if _is_object(dtype)]
-    found = {n: _not_held(n, values(n)) or extension_error(n, "objects") for n in objects}
-    return frame.drop(objects).lazy(), refused | found
+    reasons = {n: _not_held(n, values(n)) or extension_error(n, "objects") for n in objects}
+    return frame.drop(objects).lazy(), refused | reasons
 
 
 def _is_object(dtype: Any) -> bool:

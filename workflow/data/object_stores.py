@@ -124,9 +124,9 @@ class Objects:
         """
         scheme, bucket, key = _split(url)
         root = f"{scheme}://{bucket}"
-        found = self._buckets.setdefault(root, Bucket(root, self._options))
+        store = self._buckets.setdefault(root, Bucket(root, self._options))
         path = PurePosixPath(key)
-        return ObjectPath(found, path, self._around(found, path.parts))
+        return ObjectPath(store, path, self._around(store, path.parts))
 
     def _around(self, bucket: Bucket, parts: tuple[str, ...]) -> Listing:
         literal = next((n for n, part in enumerate(parts) if has_magic(part)), len(parts))
@@ -152,8 +152,8 @@ class Objects:
     def _listed(self, bucket: Bucket, folder: str, *, deep: bool) -> Listing:
         place = bucket.root, folder, deep
         if place not in self._listings:
-            found = bucket.list(folder, deep=deep)
-            self._listings[place] = Listing(*found, (folder, deep))
+            content = bucket.list(folder, deep=deep)
+            self._listings[place] = Listing(*content, (folder, deep))
         return self._listings[place]
 
 
@@ -179,12 +179,12 @@ def _option(key: str, value: Any) -> str | int:
 
 def _split(url: str) -> tuple[str, str, str]:
     """Scheme, bucket and key of a URL."""
-    found = _URL.fullmatch(url)
-    scheme, bucket, key = found.groups() if found else ("", "", url)
+    match = _URL.fullmatch(url)
+    scheme, bucket, key = match.groups() if match else ("", "", url)
     if scheme not in SCHEMES or not bucket:
         advice = "Copy data of another kind to one of these, or to a local folder."
-        if (known := _OTHERS.get(scheme)) is not None:
-            advice = f"Write {known}{url.partition('://')[2]}."
+        if (prefix := _OTHERS.get(scheme)) is not None:
+            advice = f"Write {prefix}{url.partition('://')[2]}."
         raise WorkflowError(
             f"Expected a local path, or one of {', '.join(f'{s}://BUCKET/KEY' for s in SCHEMES)}. "
             f"Received: {url!r:.200}. {advice}"

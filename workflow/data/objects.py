@@ -87,11 +87,11 @@ class ObjectPath:
         self.end = b""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known = self.listing.objects.get(self.key)
+        state = self.listing.objects.get(self.key)
         return ObjectPath, (
             self.bucket,
             self._path,
-            Listing({} if known is None else {self.key: known}),
+            Listing({} if state is None else {self.key: state}),
         )
 
     @property
@@ -254,15 +254,15 @@ def listed_again(paths: Sequence[ObjectPath]) -> dict[ObjectPath, State]:
     together: dict[int, list[ObjectPath]] = defaultdict(list)
     for path in paths:
         together[id(path.listing)].append(path)
-    known: dict[ObjectPath, State] = {}
-    for own in together.values():
-        bucket, listing = own[0].bucket, own[0].listing
-        if listing.place is None or len(listing.objects) >= PAGE * (len(own) - 1):
+    states: dict[ObjectPath, State] = {}
+    for group in together.values():
+        bucket, listing = group[0].bucket, group[0].listing
+        if listing.place is None or len(listing.objects) >= PAGE * (len(group) - 1):
             continue
         folder, deep = listing.place
         now, _ = bucket.list(folder, deep=deep)
-        known |= {path: now[path.key] for path in own if path.key in now}
-    return known
+        states |= {path: now[path.key] for path in group if path.key in now}
+    return states
 
 
 def fetch_ends(paths: Iterable[AnyPath], count: int) -> None:

@@ -102,8 +102,8 @@ class ParquetTable:
         self._key_types = _key_types(self.files, known or Schema())
         columns = [self._columns(file) for file in self.files]
         # Many files have few distinct schemas, and comparing one of each is enough.
-        kinds = {tuple(each.items()): n for n, each in reversed([*enumerate(columns)])}
-        for name in dict.fromkeys(name for each in columns for name in each):
+        kinds = {tuple(schema.items()): n for n, schema in reversed([*enumerate(columns)])}
+        for name in dict.fromkeys(name for schema in columns for name in schema):
             self._add(name, [(self.files[n].path, columns[n]) for n in sorted(kinds.values())])
         self._recent: deque[Rows] = deque(maxlen=RECENT)
         for file in self.files:
@@ -230,33 +230,33 @@ class ParquetTable:
         """
         return self._scan(self.files)
 
-    def _scan(self, own: Sequence[ParquetFile], wanted: Rows | None = None) -> pl.LazyFrame:
+    def _scan(self, files: Sequence[ParquetFile], rows: Rows | None = None) -> pl.LazyFrame:
         """Scan files, or some of their rows, which begin in the first and end in the last of them."""
         # Each question to a store takes its latency: objects are compared once, after they are read.
-        expect_unchanged([file for file in own if not isinstance(file.path, ObjectPath)])
-        hive = self._hive_schema(own)
+        expect_unchanged([file for file in files if not isinstance(file.path, ObjectPath)])
+        hive = self._hive_schema(files)
         scans, start = [], 0
-        for read_as, found in groupby(own, key=lambda file: self._read_as(file, hive)):
-            run = list(found)
+        for read_as, group in groupby(files, key=lambda file: self._read_as(file, hive)):
+            run = list(group)
             schema, keys, bucket = read_as
             scan = self._scan_run(run, dict(schema), dict(keys), hive, bucket)
             end = start + sum(file.rows for file in run)
             # Slicing one scan of all costs Polars the square of the number of scans.
-            if wanted is not None and (wanted.start > start or wanted.end < end):
-                first = max(wanted.start - start, 0)
-                scan = scan.slice(first, min(wanted.end, end) - start - first)
+            if rows is not None and (rows.start > start or rows.end < end):
+                first = max(rows.start - start, 0)
+                scan = scan.slice(first, min(rows.end, end) - start - first)
             scans.append(scan)
             start = end
         return scans[0] if len(scans) == 1 else pl.concat(scans)
 
-    def _hive_schema(self, own: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
+    def _hive_schema(self, files: Sequence[ParquetFile]) -> dict[str, pl.DataType]:
         """The types of the keys in all files' paths, if one scan of Polars can read them; else none."""
-        wanted = {name for file in own for name, _ in file.keys} & self.schema.keys()
-        if not self._one_scan or not wanted:
+        keys = {name for file in files for name, _ in file.keys} & self.schema.keys()
+        if not self._one_scan or not keys:
             return {}
-        names = names_for_polars([file.path.parts for file in own]) or []
+        names = names_for_polars([file.path.parts for file in files]) or []
         # Polars would take the name of a folder, of one above the data too, for a column of a file.
-        if any(name in file.schema for file in own for name in names):
+        if any(name in file.schema for file in files for name in names):
             return {}
         return {name: self._key_types.get(name, pl.String()) for name in names}
 
@@ -314,8 +314,8 @@ class ParquetTable:
         types = have | {name: self._key_types[name] for name in keys}
         if keys:  # before the selection: a selection of keys alone would have one row
             scan = scan.with_columns(key_literal(v, types[n]).alias(n) for n, v in keys.items())
-        other = {n: _converted(n, types[n], t) for n, t in self.schema.items() if types[n] != t}
-        return scan.select([other.get(n, n) for n in self.schema])
+        casts = {n: _converted(n, types[n], t) for n, t in self.schema.items() if types[n] != t}
+        return scan.select([casts.get(n, n) for n in self.schema])
 
     def pieces(self, rows: int) -> Iterator[pl.LazyFrame]:
         """The rows in runs of row groups, so that each row group is decoded once.
@@ -486,27 +486,27 @@ def data_errors(what: str, files: ParquetTable | DelimitedTable | None = None) -
         pa.ArrowException,
         OSError,
     ) as error:
-        found = None
+        damage = None
         if files is not None:
             files.expect_unchanged()
-            found = None if isinstance(error, _NOT_OF_FILES) else files.damage()
+            damage = None if isinstance(error, _NOT_OF_FILES) else files.damage()
         reason = store_reason(error) if _OF_STORES in str(error) else unread(error)
-        raise WorkflowError(f"{what}: {found or reason + '.'}") from error
+        raise WorkflowError(f"{what}: {damage or reason + '.'}") from error
     if files is not None:
         files.expect_unchanged()
 
 
-def _key_types(files: Sequence[ParquetFile], known: Schema) -> dict[str, pl.DataType]:
+def _key_types(files: Sequence[ParquetFile], schema: Schema) -> dict[str, pl.DataType]:
     texts: dict[str, set[str | None]] = {}
     for name, text in (key for file in files for key in file.keys):
         texts.setdefault(name, set()).add(text)
-    fitted = {column.name: _fitted_type(column) for column in known.columns}
+    fitted = {column.name: _fitted_type(column) for column in schema.columns}
     # Of a key that is null everywhere, as of any column without values, the type is that of the fit.
     return {
         n: fitted[n]
-        if n in fitted and (fitted[n] == pl.String or found == {None})
-        else key_type(found)
-        for n, found in texts.items()
+        if n in fitted and (fitted[n] == pl.String or values == {None})
+        else key_type(values)
+        for n, values in texts.items()
     }
 
 
@@ -518,22 +518,22 @@ def _overlap(one: Rows, other: Rows) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-def _is_cast(have: pl.DataType, wanted: pl.DataType) -> bool:
+def _is_cast(have: pl.DataType, dtype: pl.DataType) -> bool:
     """Whether a scan of Polars can read a column as the table's type."""
-    while isinstance(have, pl.List) and isinstance(wanted, pl.List):
-        have, wanted = inner_type(have), inner_type(wanted)
+    while isinstance(have, pl.List) and isinstance(dtype, pl.List):
+        have, dtype = inner_type(have), inner_type(dtype)
     return (
-        have == wanted
+        have == dtype
         or have in (pl.Null, pl.Categorical)
         or have.is_integer()
-        or (have.is_float() and wanted.is_float())
+        or (have.is_float() and dtype.is_float())
         or isinstance(have, pl.Datetime)
     )
 
 
-def _converted(name: str, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
-    to_integers = element_type(have).is_float() and element_type(wanted).is_integer()
-    return as_integers(name, have) if to_integers else pl.col(name).cast(wanted)
+def _converted(name: str, have: pl.DataType, dtype: pl.DataType) -> pl.Expr:
+    to_integers = element_type(have).is_float() and element_type(dtype).is_integer()
+    return as_integers(name, have) if to_integers else pl.col(name).cast(dtype)
 
 
 def as_integers(name: str, have: pl.DataType) -> pl.Expr:
@@ -593,7 +593,7 @@ def inner_type(dtype: pl.List | pl.Array) -> pl.DataType:
 def _common_number(one: str, other: str) -> pl.DataType | None:
     if {one, other} & {"string", "bool"}:
         return None
-    both = np.promote_types(one, other)
+    common = np.promote_types(one, other)
     # A float holds integers of at most 53 bits.
-    lossy = both.kind == "f" and {one, other} & {"int64", "uint64"}
-    return None if lossy else polars_dtype(both.name)
+    lossy = common.kind == "f" and {one, other} & {"int64", "uint64"}
+    return None if lossy else polars_dtype(common.name)

@@ -117,12 +117,12 @@ def _stored_as(
     """The columns of some types that a file holds as one of parquet's own types."""
     names = [name for name, dtype in schema.items() if dtype in types]
     leaves = [footer.schema.column(n) for n in range(len(footer.schema))] if names else []
-    found = {
+    columns = {
         leaf.path if leaf.max_repetition_level == 0 else leaf.path.rsplit(".", 2)[0]
         for leaf in leaves
         if leaf.physical_type == physical
     }
-    return [name for name in names if name in found]
+    return [name for name in names if name in columns]
 
 
 class ParquetFile(NamedTuple):
@@ -187,8 +187,8 @@ class ParquetFile(NamedTuple):
             raise WorkflowError(
                 f"{path} cannot be read as parquet: {_reason(path, error)}"
             ) from error
-        found = cls(path, *columns, groups, size, changed, checksums, keys, zlib.crc32(raw))
-        return found, footer
+        file = cls(path, *columns, groups, size, changed, checksums, keys, zlib.crc32(raw))
+        return file, footer
 
     @property
     def rows(self) -> int:
@@ -230,14 +230,14 @@ class ParquetFile(NamedTuple):
         if self.checksums is None or isinstance(self.path, ObjectPath):
             return
         try:
-            found = self.checksums.damaged(groups, columns)
+            damage = self.checksums.damaged(groups, columns)
         except OSError as error:
             raise WorkflowError(
                 f"{self.path} cannot be read: {error.strerror or error}."
             ) from error
-        if found is not None:
+        if damage is not None:
             raise WorkflowError(
-                f"{self.path} is damaged in row group {found[0]}. Column {found[1]!r} differs from its "
+                f"{self.path} is damaged in row group {damage[0]}. Column {damage[1]!r} differs from its "
                 "checksum: write the file again."
             )
 
@@ -252,9 +252,9 @@ def expect_unchanged(files: Sequence[ParquetFile]) -> None:
         if not isinstance(file.path, ObjectPath):
             file.expect_unchanged()
     objects = {f.path: f for f in files if isinstance(f.path, ObjectPath)}
-    known = listed_again(list(objects))
+    states = listed_again(list(objects))
     # A list may be older than the object.
-    unsure = [f for path, f in objects.items() if known.get(path) != (f.size, f.changed)]
+    unsure = [f for path, f in objects.items() if states.get(path) != (f.size, f.changed)]
     for_each(ParquetFile.expect_unchanged, unsure)
 
 
@@ -321,8 +321,8 @@ def _reason(file: AnyPath, error: BaseException) -> str:
 
 def _beside(file: AnyPath) -> AnyPath:
     """The path of the parquet to make of a file, which is never that file itself."""
-    made = file.with_suffix(".parquet")
-    return made if str(made) != str(file) else file.with_suffix(".converted.parquet")
+    path = file.with_suffix(".parquet")
+    return path if str(path) != str(file) else file.with_suffix(".converted.parquet")
 
 
 def _ends(file: AnyPath) -> tuple[bytes, bytes, int]:

@@ -45,10 +45,10 @@ def key_type(texts: Iterable[str | None]) -> pl.DataType:
         >>> key_type(["1", "02", None]), key_type(["1", "x"])
         (Int64, String)
     """
-    known = {text for text in texts if text is not None}
-    if known and all(map(_is_integer, known)):
+    values = {text for text in texts if text is not None}
+    if values and all(map(_is_integer, values)):
         return pl.Int64()
-    return pl.Date() if known and all(map(_is_date, known)) else pl.String()
+    return pl.Date() if values and all(map(_is_date, values)) else pl.String()
 
 
 def _is_integer(text: str) -> bool:
@@ -80,9 +80,9 @@ def names_for_polars(paths: Collection[Sequence[str]]) -> list[str] | None:
     Args:
         paths: the parts of each path.
     """
-    found = {tuple(name for name in parts[:-1] if "=" in name) for parts in paths}
-    folders = next(iter(found), ())
+    kinds = {tuple(name for name in parts[:-1] if "=" in name) for parts in paths}
+    folders = next(iter(kinds), ())
     names = [folder.partition("=")[0] for folder in folders]
-    same = {tuple(folder.partition("=")[0] for folder in each) for each in found} == {tuple(names)}
-    plain = all(_PLAIN.fullmatch(folder) for each in found for folder in each)
+    same = {tuple(folder.partition("=")[0] for folder in kind) for kind in kinds} == {tuple(names)}
+    plain = all(_PLAIN.fullmatch(folder) for kind in kinds for folder in kind)
     return names if same and plain and len(set(names)) == len(names) else None

@@ -82,27 +82,27 @@ class Source:
             objects.expect_used()
             frame, conflicts = read_frame(data)
             return cls(frame, conflicts, is_query=isinstance(data, pl.LazyFrame))
-        if (found := text_paths(paths)) is not None:
+        if (texts := text_paths(paths)) is not None:
             objects.expect_used()
-            return cls._of_text(TextFiles(found, ()), engine, known)
+            return cls._of_text(TextFiles(texts, ()), engine, known)
         named = parquet_files(paths, objects)
         objects.expect_used()
         _expect_readable(named, engine)
         fetch_ends((file.path for file in named), TAIL)
         schemas = FooterSchemas()
-        read = [_read(file, schemas) for file in named]
-        table = ParquetTable(read, one_scan=not is_gpu(engine), known=known)
+        parquet = [_read(file, schemas) for file in named]
+        table = ParquetTable(parquet, one_scan=not is_gpu(engine), known=known)
         files = table.with_whole_numbers()
         return cls(files.scan(), files.conflicts, files, schema=schema_beside(named))
 
     @classmethod
-    def _of_text(cls, data: TextFiles, engine: str, known: Schema | None) -> Source:
+    def _of_text(cls, data: TextFiles, engine: str, schema: Schema | None) -> Source:
         if is_gpu(engine):
             raise WorkflowError(
                 f'Expected parquet or a frame for engine="gpu". Received: {data.paths[0]}. Write it as '
                 'parquet, or pass engine="cpu".'
             )
-        text = DelimitedTable(data.paths, known, data.null_values)
+        text = DelimitedTable(data.paths, schema, data.null_values)
         return cls(text.scan(), text.conflicts, text=text, is_query=True)
 
     @property
@@ -203,8 +203,8 @@ def as_lazy_frame(data: Any, storage_options: Mapping[str, Any] | None = None) -
 
 def frame_pieces(frame: pl.LazyFrame, rows: int) -> Iterator[pl.LazyFrame]:
     """The rows of a frame, which is collected, `rows` at a time."""
-    held = frame.collect()
-    return (held[start : start + rows].lazy() for start in range(0, max(held.height, 1), rows))
+    table = frame.collect()
+    return (table[start : start + rows].lazy() for start in range(0, max(table.height, 1), rows))
 
 
 def as_path(path: Any) -> Path:
@@ -233,8 +233,8 @@ def expect_kept(path: Path, data: Iterable[AnyPath]) -> None:
     Raises:
         WorkflowError: names the place.
     """
-    own = [file for file in data if isinstance(file, Path)] if path.exists() else []
-    if any(file.samefile(path) for file in own):
+    files = [file for file in data if isinstance(file, Path)] if path.exists() else []
+    if any(file.samefile(path) for file in files):
         raise WorkflowError(
             f"Expected another file than those of the data. Received: {path}, which the results "
             "would replace. Name a new one."
@@ -307,12 +307,12 @@ def parquet_files(paths: Any, objects: Objects | None = None) -> list[DataFile]:
     """
     objects = Objects() if objects is None else objects
     if isinstance(paths, list | tuple) and paths:
-        found = [(path, parquet_files(path, objects)) for path in paths]
-        named = [f.path for path, files in found for f in files if _is_at(f.path, path)]
+        groups = [(path, parquet_files(path, objects)) for path in paths]
+        named = [f.path for path, files in groups for f in files if _is_at(f.path, path)]
         shared = _shared_folders(named)
         return [
             file if shared is None or not _is_at(file.path, path) else file.below(shared)
-            for path, files in found
+            for path, files in groups
             for file in files
         ]
     if not isinstance(paths, str | os.PathLike):
@@ -328,8 +328,8 @@ def parquet_files(paths: Any, objects: Objects | None = None) -> list[DataFile]:
     return data_files(paths, objects)
 
 
-def _is_at(path: AnyPath, given: Any) -> bool:
-    return str(path) == given if isinstance(path, ObjectPath) else path == Path(given)
+def _is_at(path: AnyPath, name: Any) -> bool:
+    return str(path) == name if isinstance(path, ObjectPath) else path == Path(name)
 
 
 def _shared_folders(paths: Sequence[AnyPath]) -> int | None:

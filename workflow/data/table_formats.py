@@ -29,10 +29,10 @@ def expect_no_tables(paths: Iterable[AnyPath]) -> None:
             if folder in checked:
                 break
             checked.add(folder)
-            if found := _table(folder):
+            if table := _table(folder):
                 raise WorkflowError(
-                    f"Expected a folder of plain parquet. Received: {folder}, {found[0]}, whose files also "
-                    f"hold rows that were deleted or replaced. Pass {found[1]}; for a command write its "
+                    f"Expected a folder of plain parquet. Received: {folder}, {table[0]}, whose files also "
+                    f"hold rows that were deleted or replaced. Pass {table[1]}; for a command write its "
                     "rows as parquet first, in Polars with .sink_parquet(path)."
                 )
 

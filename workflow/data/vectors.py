@@ -52,11 +52,11 @@ class Vectors(NamedTuple):
         Raises:
             WorkflowError: its values are of another kind.
         """
-        own = "integers" if self.ids is None or self.ids.dtype.is_integer() else "strings"
-        wanted = {"int": "integers", "uint": "integers", "string": "strings"}.get(kind, kind)
-        if own != wanted:
+        received = "integers" if self.ids is None or self.ids.dtype.is_integer() else "strings"
+        expected = {"int": "integers", "uint": "integers", "string": "strings"}.get(kind, kind)
+        if received != expected:
             raise WorkflowError(
-                f"Expected ids of vectors as {wanted}, like column {column!r}. Received: {own}"
+                f"Expected ids of vectors as {expected}, like column {column!r}. Received: {received}"
                 f"{' (row numbers)' if self.ids is None else ''}. Pass ids of the column's kind."
             )
 
@@ -156,7 +156,7 @@ def _ending(table: Any) -> str:
 def _npy(path: Path) -> Array:
     try:
         open_memmap: Any = np.lib.format.open_memmap  # numpy has no types for it
-        found: Array = open_memmap(path, mode="r")
+        array: Array = open_memmap(path, mode="r")
     except OSError as error:
         raise WorkflowError(
             f"Expected an array in {path}. Received: {(error.strerror or str(error)).lower()}."
@@ -166,7 +166,7 @@ def _npy(path: Path) -> Array:
             f"Expected an array in {path}, as numpy.save writes it. Received: "
             f"{str(error).splitlines()[0].rstrip('.')}."
         ) from error
-    return found
+    return array
 
 
 def _safetensors(path: Path, ids: Any, vector: str | None) -> tuple[pl.Series | None, Array]:
@@ -265,8 +265,8 @@ def _expect_matrix(where: str, matrix: Array) -> None:
 
 def _expect_ids(where: str, ids: pl.Series, rows: int) -> None:
     try:
-        found = column_schema("ids", ids.dtype)
-        kind = "list" if found.is_list else found.info.kind
+        column = column_schema("ids", ids.dtype)
+        kind = "list" if column.is_list else column.info.kind
     except SchemaError:
         kind = str(ids.dtype)
     if kind not in ("int", "uint", "string") or ids.dtype.is_temporal():

@@ -57,15 +57,15 @@ def collect_all(queries: Sequence[pl.LazyFrame], engine: str) -> list[pl.DataFra
     else:
         starts = range(0, len(queries), QUERIES_AT_ONCE)
         batches = [list(queries[start : start + QUERIES_AT_ONCE]) for start in starts]
-    made: list[pl.DataFrame] = []
+    frames: list[pl.DataFrame] = []
     for batch in batches:
-        made += (
+        frames += (
             [collect_on_gpu(batch[0])]
             if is_gpu(engine)
             else pl.collect_all(batch, engine="streaming")
         )
         queried(len(batch))
-    return made
+    return frames
 
 
 def in_batches(query: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
@@ -176,12 +176,12 @@ def with_outputs(
     names = [free_name(f"made{n}", columns) for n in range(len(program.outputs))]
     outputs = zip(names, program.outputs, strict=True)
     program = replace(
-        program, outputs=tuple((made.with_(name=name), step) for name, (made, step) in outputs)
+        program, outputs=tuple((result.with_(name=name), step) for name, (result, step) in outputs)
     )
     if is_gpu(engine) and not is_one_query(program):
         rows = collect_on_gpu(frame).lazy()
-        made = gpu_runner(program)(rows).lazy()
-        return pl.concat([rows, made], how="horizontal", strict=True), names
+        result = gpu_runner(program)(rows).lazy()
+        return pl.concat([rows, result], how="horizontal", strict=True), names
     verbs = VERBS_ON_GPU if is_gpu(engine) else VERBS
     for added in compile_stages(program, verbs, beside=columns):
         frame = frame.with_columns(added)

@@ -100,9 +100,9 @@ def learner(source: Source, engine: str) -> Learn:
             if source.files is None:
                 held = not source.is_query
                 return learn_part(learning, source.frame, engine, held=held, row_count=count or 0)
-            by_row, others = split_by_row(learning)
+            by_row, at_once = split_by_row(learning)
             tables = learn_parts(by_row, source.files, rows, engine) if by_row else {}
-            return tables | (learn_part(others, source.sound().frame, engine) if others else {})
+            return tables | (learn_part(at_once, source.sound().frame, engine) if at_once else {})
 
     is_gpu(engine)
     return learn
@@ -138,8 +138,8 @@ def learn_nothing(learning: Learning) -> Tables:
     for node, bound in learning.values():
         columns = bound.program.output_schema
         with node.errors(bound.columns):
-            asked = bound.operator.partial(_no_rows(columns), columns)
-        if asked:
+            queries = bound.operator.partial(_no_rows(columns), columns)
+        if queries:
             raise MustLearnError(f"{node.label} must learn from data. Call fit(data) first.")
     return {}
 
@@ -150,8 +150,8 @@ def learn_of_no_rows(learning: Learning) -> Tables:
     for number, (node, bound) in learning.items():
         columns = bound.program.output_schema
         with node.errors(bound.columns):
-            asked = bound.operator.partial(_no_rows(columns), columns)
-            tables |= {(number, name): query.collect() for name, query in asked.items()}
+            queries = bound.operator.partial(_no_rows(columns), columns)
+            tables |= {(number, name): query.collect() for name, query in queries.items()}
     return tables
 
 
@@ -166,9 +166,9 @@ def _resolve_ready(
 ) -> dict[int, tuple[OperatorNode, Bound]]:
     """Resolve every node that can be resolved; return those that must learn first, bound."""
     learning = {}
-    made = resolution.made
+    results = resolution.made
     for number, node in enumerate(nodes):
-        if node in made or any(parent not in made for parent in node.parents):
+        if node in results or any(parent not in results for parent in node.parents):
             continue
         if isinstance(node, OperatorNode) and node.operator.learns and number not in states:
             bound = node.bind(resolution.inputs(node))
@@ -183,8 +183,8 @@ def _resolve_ready(
 
 def _expect_integers(bound: Bound) -> None:
     """Refuse float columns of the data for an operator that requires integers."""
-    own = (bound.columns[name] for name in bound.operator.id_columns(bound.columns))
-    floats = [feature for feature in own if feature.schema.info.kind == "float"]
+    features = (bound.columns[name] for name in bound.operator.id_columns(bound.columns))
+    floats = [feature for feature in features if feature.schema.info.kind == "float"]
     names = [bound.rows.column_of_data(feature) for feature in floats]
     if of_data := [name for name in names if name is not None]:
         raise NeedsIntegersError(bound.operator.label, of_data)

@@ -50,7 +50,7 @@ def columns_of(rows: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
 
 def _names(selected: Iterable[Any]) -> list[str] | None:
     """The columns that expressions name; None if one uses a pattern or another form."""
-    expressions = [pl.col(one) if isinstance(one, str) else one for one in selected]
+    expressions = [pl.col(item) if isinstance(item, str) else item for item in selected]
     if any(not isinstance(e, pl.Expr) or e.meta.has_multiple_outputs() for e in expressions):
         return None
     return list(dict.fromkeys(name for e in expressions for name in e.meta.root_names()))

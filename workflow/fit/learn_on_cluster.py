@@ -113,8 +113,8 @@ def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
         expect_own_gpus(engine, client)
 
     def learn(learning: Learning) -> Tables:
-        by_row, others = split_by_row(learning)
-        tables = learn_part(others, source.sound().frame, engine) if others else {}
+        by_row, at_once = split_by_row(learning)
+        tables = learn_part(at_once, source.sound().frame, engine) if at_once else {}
         if by_row:
             tables |= despite_lost_workers(
                 lambda: _on_workers(client, by_row, files, engine), client
@@ -131,22 +131,22 @@ def _on_workers(client: Any, learning: Learning, files: ParquetTable, engine: st
     numbers = shared_out(range(len(files.files)), client, files.rows // ROWS_OF_A_TASK, fewest)
     groups = [files.part(group[0], group[-1] + 1) for group in numbers]
     learnt = [client.submit(_learn_files, shared, g, engine, pure=False) for g in groups]
-    heights = client.gather([client.submit(_heights, one, pure=False) for one in learnt])
+    heights = client.gather([client.submit(_heights, future, pure=False) for future in learnt])
     parts = _merge(client, shared, learnt, _parts(learning, heights, len(client.nthreads())))
     del learnt
-    made = client.gather(parts, direct=reaches_workers(client) or None)
-    return _together([part.tables for part in made])
+    results = client.gather(parts, direct=reaches_workers(client) or None)
+    return _together([part.tables for part in results])
 
 
 def _merge(client: Any, shared: Any, learnt: list[Any], parts: Parts) -> list[Any]:
     """Futures of what the client needs of each part, merged over all groups of files."""
     whole = [learnt]
     if parts.count > 1:
-        cut = [client.submit(_cut, shared, one, parts, pure=False) for one in learnt]
+        cut = [client.submit(_cut, shared, future, parts, pure=False) for future in learnt]
         numbers = range(parts.count)
-        whole = [[client.submit(getitem, one, n, pure=False) for one in cut] for n in numbers]
+        whole = [[client.submit(getitem, future, n, pure=False) for future in cut] for n in numbers]
     merged = [_merge_part(client, shared, futures) for futures in whole]
-    return [client.submit(_condensed, shared, one, pure=False) for one in merged]
+    return [client.submit(_condensed, shared, future, pure=False) for future in merged]
 
 
 def _merge_part(client: Any, shared: Any, waiting: list[Any]) -> Any:
@@ -167,8 +167,8 @@ def _parts(
         workers: the number of workers. There is a part for each where the tables have that many rows.
     """
     rows: dict[tuple[int, str], int] = defaultdict(int)
-    for own in heights:
-        for key, height in own.items():
+    for group in heights:
+        for key, height in group.items():
             rows[key] += height
     counts = {
         (number, name): max(keyed.parts, -(-rows[number, name] // ROWS_OF_A_PART))
@@ -197,7 +197,7 @@ def _heights(learnt: Held) -> dict[tuple[int, str], int]:
 
 
 def _cut(learning: Learning, learnt: Held, parts: Parts) -> list[Held]:
-    made: list[Tables] = [{} for _ in range(parts.count)]
+    part_tables: list[Tables] = [{} for _ in range(parts.count)]
     for (number, name), table in learnt.tables.items():
         first, count = parts.of.get((number, name), (0, 1))
         cut = [table]
@@ -206,8 +206,8 @@ def _cut(learning: Learning, learnt: Held, parts: Parts) -> list[Held]:
             keyed = bound.operator.keyed_tables(schema_of(bound.columns))
             cut = hash_parts(table, keyed[name].keys, count)
         for part, rows in enumerate(cut, first):
-            made[part][number, name] = rows
-    return [Held(part) for part in made]
+            part_tables[part][number, name] = rows
+    return [Held(part) for part in part_tables]
 
 
 def _merged(learning: Learning, parts: Sequence[Held]) -> Held:
@@ -216,20 +216,20 @@ def _merged(learning: Learning, parts: Sequence[Held]) -> Held:
 
 def _condensed(learning: Learning, part: Held) -> Held:
     """Tables for the operators' `finish`, of a part that is merged over all groups of files."""
-    made: Tables = {}
-    for number, own in by_operator(part.tables).items():
+    tables: Tables = {}
+    for number, operator_tables in by_operator(part.tables).items():
         _, bound = learning[number]
-        condensed = bound.operator.condense(own, schema_of(bound.columns))
-        made |= {(number, name): table for name, table in condensed.items()}
-    return Held(made)
+        condensed = bound.operator.condense(operator_tables, schema_of(bound.columns))
+        tables |= {(number, name): table for name, table in condensed.items()}
+    return Held(tables)
 
 
 def _together(parts: Sequence[Tables]) -> Tables:
-    found: dict[tuple[int, str], list[pl.DataFrame]] = defaultdict(list)
+    groups: dict[tuple[int, str], list[pl.DataFrame]] = defaultdict(list)
     for part in parts:
         for key, table in part.items():
-            found[key].append(table)
+            groups[key].append(table)
     return {
-        key: own[0] if len(own) == 1 else pl.concat(own, how="vertical_relaxed")
-        for key, own in found.items()
+        key: tables[0] if len(tables) == 1 else pl.concat(tables, how="vertical_relaxed")
+        for key, tables in groups.items()
     }

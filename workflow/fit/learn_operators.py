@@ -73,26 +73,26 @@ def learn_part(
         with node.errors(bound.columns):
             reading = readings[number] = read(bound)
             data = frame if rows is None else _narrow(rows, bound.rows.reads(reading.program))
-            own = bound.rows.select(data, reading.program, engine, hold=True)
+            inputs = bound.rows.select(data, reading.program, engine, hold=True)
             if is_wide and len(reading.columns) > _SOME:
-                own = HeldRows(own.collect())
+                inputs = HeldRows(inputs.collect())
             grouped = bound.operator.groups_on_host(reading.columns)
             if grouped:
-                own = brought_to_host(own, engine)
-            partials = reading.partial(own)
+                inputs = brought_to_host(inputs, engine)
+            partials = reading.partial(inputs)
         chosen = on_host if grouped and is_gpu(engine) else queries
         chosen |= {(number, name): query for name, query in partials.items()}
         if is_gpu(engine):
             continue  # cuDF adds in an order of its own
         if held:
-            made = reading.tables_of_rows(own)
-            whole |= {(number, name): of_rows for name, of_rows in made.items()}
+            row_tables = reading.tables_of_rows(inputs)
+            whole |= {(number, name): of_rows for name, of_rows in row_tables.items()}
         else:
             with node.errors(bound.columns):
-                found = learn_in_pieces(own, reading.tables_of_rows, reading.merge)
-            in_pieces |= {(number, name): table for name, table in found.items()}
-    done = whole.keys() | in_pieces.keys()
-    queries = {key: query for key, query in queries.items() if key not in done}
+                operator_tables = learn_in_pieces(inputs, reading.tables_of_rows, reading.merge)
+            in_pieces |= {(number, name): table for name, table in operator_tables.items()}
+    keys_from_rows = whole.keys() | in_pieces.keys()
+    queries = {key: query for key, query in queries.items() if key not in keys_from_rows}
     expect_queries(len(queries) + len(whole) + len(on_host), row_count)
     tables = _collect(queries, engine) | of_rows_at_once(whole) | _collect(on_host, "cpu")
     tables |= in_pieces
@@ -114,15 +114,15 @@ def learn_parts(learning: Learning, files: ParquetTable, rows: int, engine: str)
     # Of small objects, each further read would mostly wait for the store.
     is_held = files.are_small_objects
     if is_held:
-        few = VALUES_OF_A_WIDE_PASS // max(1, len(names)), files.rows_of(BYTES_OF_SMALL_OBJECTS)
-        rows = min(rows, *few)
+        limits = VALUES_OF_A_WIDE_PASS // max(1, len(names)), files.rows_of(BYTES_OF_SMALL_OBJECTS)
+        rows = min(rows, *limits)
     for part, count in zip(files.pieces(rows), files.rows_of_pieces(rows), strict=True):
-        own = part.select(n for n in part.collect_schema() if n in names)
+        columns = part.select(n for n in part.collect_schema() if n in names)
         if is_held:
-            own = own.collect(engine="streaming").lazy()
+            columns = columns.collect(engine="streaming").lazy()
         # Not bound to a name: a GPU holds the rows only while they are learnt from.
         waiting.append(
-            learn_part(learning, held_on_gpu(own, engine), engine, held=True, row_count=count)
+            learn_part(learning, held_on_gpu(columns, engine), engine, held=True, row_count=count)
         )
         if len(waiting) == FAN_IN:
             waiting = [merge_tables(learning, waiting)]
@@ -132,11 +132,11 @@ def learn_parts(learning: Learning, files: ParquetTable, rows: int, engine: str)
 def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
     """Merge the tables of several parts."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
-    own = [by_operator(part) for part in parts]
+    tables = [by_operator(part) for part in parts]
     for number, (_, bound) in learning.items():
-        if not own[0][number]:
+        if not tables[0][number]:
             continue  # The operator made no query: it has a given table.
-        above = _concatenated([part[number] for part in own])
+        above = _concatenated([part[number] for part in tables])
         merged = bound.operator.merge(above, schema_of(bound.columns))
         queries |= {(number, name): query for name, query in merged.items()}
     return _collect(queries, "cpu")
@@ -206,30 +206,30 @@ def of_rows_at_once(wanted: Mapping[Key, OfRows]) -> dict[Key, pl.DataFrame]:
     tables: dict[Key, pl.DataFrame] = {}
     before: dict[Key, Future[pl.DataFrame]] = {}
     with ThreadPoolExecutor(min(2 * COLUMNS_AT_ONCE, os.cpu_count() or 1)) as pool:
-        for some in _few_columns(wanted):
-            rows = collect_all([wanted[key][0] for key in some], "cpu")
+        for keys in _few_columns(wanted):
+            rows = collect_all([wanted[key][0] for key in keys], "cpu")
             # While these are processed, the next ones are read.
             started = {
-                key: pool.submit(wanted[key][1], own) for key, own in zip(some, rows, strict=True)
+                key: pool.submit(wanted[key][1], data) for key, data in zip(keys, rows, strict=True)
             }
             tables |= {key: table.result() for key, table in before.items()}
             before = started
         return tables | {key: table.result() for key, table in before.items()}
 
 
-def _few_columns(wanted: Mapping[Key, OfRows]) -> Iterator[list[Key]]:
+def _few_columns(tables: Mapping[Key, OfRows]) -> Iterator[list[Key]]:
     """Tables of `COLUMNS_AT_ONCE` columns together, or one of more."""
-    some: list[Key] = []
+    keys: list[Key] = []
     columns = 0
-    for key, (query, _) in wanted.items():
-        own = len(query.collect_schema())
-        if some and columns + own > COLUMNS_AT_ONCE:
-            yield some
-            some, columns = [], 0
-        some.append(key)
-        columns += own
-    if some:
-        yield some
+    for key, (query, _) in tables.items():
+        width = len(query.collect_schema())
+        if keys and columns + width > COLUMNS_AT_ONCE:
+            yield keys
+            keys, columns = [], 0
+        keys.append(key)
+        columns += width
+    if keys:
+        yield keys
 
 
 def _element_counts(
@@ -237,12 +237,12 @@ def _element_counts(
 ) -> dict[tuple[int, str], pl.LazyFrame]:
     """The tables of elements, which replace tables that count positions of lists."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
-    own = by_operator(tables)
+    node_tables = by_operator(tables)
     for number, reading in readings.items():
         if not reading.cuts:
             continue
-        made = reading.of_elements(own[number])
-        queries |= {(number, name): query for name, query in made.items()}
+        counts = reading.of_elements(node_tables[number])
+        queries |= {(number, name): query for name, query in counts.items()}
     return queries
 
 
@@ -253,10 +253,10 @@ def by_operator(tables: Tables) -> Mapping[int, dict[str, pl.DataFrame]]:
         >>> by_operator({(3, "sum"): pl.DataFrame({"a": [1]})})[3]["sum"].item()
         1
     """
-    own: dict[int, dict[str, pl.DataFrame]] = defaultdict(dict)
+    node_tables: dict[int, dict[str, pl.DataFrame]] = defaultdict(dict)
     for (number, name), table in tables.items():
-        own[number][name] = table
-    return own
+        node_tables[number][name] = table
+    return node_tables
 
 
 def split_by_row(learning: Learning) -> tuple[Learning, Learning]:

@@ -85,11 +85,11 @@ def read(bound: Bound) -> Reading:
     program, columns = bound.program, schema_of(bound.columns)
     counted = bound.operator.counted_lists(columns)
     cuts = {name: cut for name, cut in cut_lists(program).items() if name in counted}
-    made = with_positions(program, cuts) if cuts else program
-    return Reading(bound.operator, columns, made, cuts)
+    learning_program = with_positions(program, cuts) if cuts else program
+    return Reading(bound.operator, columns, learning_program, cuts)
 
 
 def _elements(table: pl.DataFrame, key: str, lists: Program) -> pl.LazyFrame:
     """Convert a table with a row for each position to one with a row for each element of the lists."""
-    made = apply(table.lazy().select(pl.col(key).alias(POSITION)), lists).collect().to_series()
-    return table.with_columns(made.alias(key)).lazy().explode(key, empty_as_null=False)
+    elements = apply(table.lazy().select(pl.col(key).alias(POSITION)), lists).collect().to_series()
+    return table.with_columns(elements.alias(key)).lazy().explode(key, empty_as_null=False)

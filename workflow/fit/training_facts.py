@@ -31,10 +31,10 @@ class Coverages:
     def __call__(self, learning: Learning) -> Tables:
         """Make the tables of operators, as `learn` does."""
         tables = self._learn(learning)
-        own = by_operator(tables)
+        node_tables = by_operator(tables)
         for number, (node, bound) in learning.items():
             with node.errors(bound.columns):
-                coverages = bound.operator.coverages(own[number], schema_of(bound.columns))
+                coverages = bound.operator.coverages(node_tables[number], schema_of(bound.columns))
             for name, coverage in coverages.items():
                 expression = bound.columns[name].expression
                 if expression.verb == "source":

@@ -35,10 +35,10 @@ def diagram_of(workflow: FittedGraph) -> Diagram:
         >>> [box.title for box in diagram.boxes]
         ['[price]', 'FillMissing', 'Output (not fitted)']
     """
-    made = workflow.made if workflow.is_fitted else {}
+    results = workflow.made if workflow.is_fitted else {}
     *_, output = workflow.nodes
     leading = _leading(workflow.nodes)
-    unused = _unused(workflow.nodes, made)
+    unused = _unused(workflow.nodes, results)
     drawn = [node for node in workflow.nodes if leading[node] == [node] and node not in unused]
     numbers = {node: number for number, node in enumerate(drawn)}
     ways = [
@@ -49,9 +49,9 @@ def diagram_of(workflow: FittedGraph) -> Diagram:
         for before in leading[parent]
     ]
     ways += [(before, len(drawn)) for before in leading[output]]
-    arrows = [Arrow(numbers[node], end, _items(made, node)) for node, end in dict.fromkeys(ways)]
-    outputs = [_item(column) for column in workflow.output_schema.columns] if made else []
-    title = "Output" if made else "Output (not fitted)"
+    arrows = [Arrow(numbers[node], end, _items(results, node)) for node, end in dict.fromkeys(ways)]
+    outputs = [_item(column) for column in workflow.output_schema.columns] if results else []
+    title = "Output" if results else "Output (not fitted)"
     boxes = [*map(_box, drawn), Box(title, items=outputs, kind="output")]
     return Diagram(repr(workflow), boxes, arrows)
 
@@ -62,28 +62,28 @@ def _leading(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
     leading: dict[Node, list[Node]] = {}
     for node in nodes:
         if isinstance(node, ConcatNode) and uses[node] <= 1:
-            found = (before for parent in node.parents for before in leading[parent])
-            leading[node] = list(dict.fromkeys(found))
+            boxes = (before for parent in node.parents for before in leading[parent])
+            leading[node] = list(dict.fromkeys(boxes))
         else:
             leading[node] = [node]
     return leading
 
 
-def _unused(nodes: Sequence[Node], made: Mapping[Node, Resolved]) -> set[Node]:
+def _unused(nodes: Sequence[Node], results: Mapping[Node, Resolved]) -> set[Node]:
     """The columns of the data that an operator would take only if its node lacked them."""
     return {
         parent
         for node in nodes
         for parent in node.parents[1:]
-        if isinstance(parent, ColumnSelector) and parent.selection.if_there and parent in made
-        if made[parent].columns.keys() <= made[node.parents[0]].columns.keys()
+        if isinstance(parent, ColumnSelector) and parent.selection.if_there and parent in results
+        if results[parent].columns.keys() <= results[node.parents[0]].columns.keys()
     }
 
 
-def _items(made: Mapping[Node, Resolved], node: Node) -> tuple[Item, ...]:
-    if node not in made:
+def _items(results: Mapping[Node, Resolved], node: Node) -> tuple[Item, ...]:
+    if node not in results:
         return ()
-    return tuple(_item(feature.schema) for feature in made[node].columns.values())
+    return tuple(_item(feature.schema) for feature in results[node].columns.values())
 
 
 def _item(column: ColumnSchema) -> Item:
@@ -106,8 +106,8 @@ def _box(node: Node) -> Box:
     if isinstance(node, ColumnSelector):
         return Box(_choice(node.selection), kind="input")
     if isinstance(node, SubsetNode):
-        others = ", ".join(parent.label for parent in node.parents[1:])
-        return Box(("" if node.keep else "without ") + (others or _choice(node.selection)))
+        labels = ", ".join(parent.label for parent in node.parents[1:])
+        return Box(("" if node.keep else "without ") + (labels or _choice(node.selection)))
     if isinstance(node, OperatorNode):
         return Box(node.label, ", ".join(_settings(node.operator)))
     return Box(node.label)
@@ -137,8 +137,8 @@ def _settings(operator: Operator) -> list[str]:
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
+    factory = field.default_factory
+    return field.default if factory is dataclasses.MISSING else factory()
 
 
 def _is_simple(value: Any) -> bool:

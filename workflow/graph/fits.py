@@ -117,8 +117,8 @@ def _of_array(values: Array) -> bytes:
 
 
 def _digest(*parts: Any) -> bytes:
-    made = hashlib.sha256()  # which processors compute in hardware
+    hasher = hashlib.sha256()  # which processors compute in hardware
     for part in parts:
-        made.update(len(part).to_bytes(8, "little"))
-        made.update(part)
-    return made.digest()[:_BYTES]
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.digest()[:_BYTES]

@@ -149,7 +149,7 @@ class FittedGraph:
 
     def features(self) -> dict[Node, Features]:
         """The columns of every node, as expressions over those of the data (see `made`)."""
-        return {node: made.columns for node, made in self.made.items()}
+        return {node: result.columns for node, result in self.made.items()}
 
     def outputs(self) -> Features:
         """The columns that the workflow makes, before an assigned dtype casts them."""
@@ -220,8 +220,8 @@ class OutputDtypes(MutableMapping[str, str]):
         self.assigned: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
-        made = self._column(name).dtype
-        return self.assigned.get(name, made)
+        dtype = self._column(name).dtype
+        return self.assigned.get(name, dtype)
 
     def _column(self, name: str) -> ColumnSchema:
         outputs = self._graph.outputs()
@@ -235,12 +235,12 @@ class OutputDtypes(MutableMapping[str, str]):
     def __setitem__(self, name: str, dtype: Any) -> None:
         column = self._column(name)
         try:
-            wanted = dtype_of(dtype)
+            info = dtype_of(dtype)
         except SchemaError as error:
             raise WorkflowError(f"Output {name!r}: {error}") from error
-        if reason := inexact(column, wanted):
-            raise WorkflowError(f"Output {name!r} {reason}. Received: {wanted.name}.")
-        self.assigned[name] = wanted.name
+        if reason := inexact(column, info):
+            raise WorkflowError(f"Output {name!r} {reason}. Received: {info.name}.")
+        self.assigned[name] = info.name
         self._graph.forget_program()
 
     def expect_possible(self) -> None:

@@ -39,15 +39,16 @@ def read_schema(nodes: Sequence[Node], table: Source, known: Schema | None) -> S
     facts = Schema() if known is None else expect_schema(known)
     names = [*have, *table.conflicts]
     tags = {name: facts[name].tags if name in facts else () for name in names}
-    wanted = columns_read(nodes, tags)
-    _expect_one_table(table, wanted)
+    inputs = columns_read(nodes, tags)
+    _expect_one_table(table, inputs)
     try:
-        columns = [column_schema(name, have[name]) for name in wanted]
+        columns = [column_schema(name, have[name]) for name in inputs]
     except SchemaError as error:
         raise WorkflowError(f"The data cannot be fitted to: {error}") from error
-    own = {c.name: facts[c.name].properties if c.name in facts else {} for c in columns}
+    properties = {c.name: facts[c.name].properties if c.name in facts else {} for c in columns}
     return Schema(
-        c.with_(tags=tags[c.name], properties={**own[c.name], **c.properties}) for c in columns
+        c.with_(tags=tags[c.name], properties={**properties[c.name], **c.properties})
+        for c in columns
     )
 
 
@@ -164,8 +165,8 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
     """
     have = source.frame.collect_schema()
     with source.errors("The data cannot be fitted to"):
-        found = [*_fractions(source.frame, inputs)]
-    for column, most, value, row in found:
+        fractions = [*_fractions(source.frame, inputs)]
+    for column, most, value, row in fractions:
         raise WorkflowError(
             f"{label} needs integers, or floats that are whole numbers up to {most}. Received: column "
             f"{column.name!r}, {column_schema(column.name, have[column.name])}, with {value} in row {row}. "
@@ -202,11 +203,11 @@ def _is_beyond(column: ColumnSchema, received: pl.DataType) -> pl.Expr | None:
         return element.is_finite() & element.cast(pl.Float32).is_infinite()
     if not (column.info.is_integer and received.is_integer()):
         return None
-    own = np.iinfo(column_schema(column.name, received).info.numpy)
+    data_limits = np.iinfo(column_schema(column.name, received).info.numpy)
     limits = np.iinfo(column.info.numpy)
     # A comparison with a limit outside the type would convert both to floats.
-    wrong = [element < pl.lit(int(limits.min), received)] if limits.min > own.min else []
-    wrong += [element > pl.lit(int(limits.max), received)] if limits.max < own.max else []
+    wrong = [element < pl.lit(int(limits.min), received)] if limits.min > data_limits.min else []
+    wrong += [element > pl.lit(int(limits.max), received)] if limits.max < data_limits.max else []
     return pl.any_horizontal(wrong) if wrong else None
 
 

@@ -107,10 +107,10 @@ def passed_on(old: Bound, state: State) -> list[str]:
     if not old.operator.row_by_row:
         return []
     sources = _sources(schema_of(old.columns))
-    made = old.operator.lower(sources, state)
+    features = old.operator.lower(sources, state)
     return [
         name
-        for name, feature in made.items()
+        for name, feature in features.items()
         if name in sources
         and feature.expression is sources[name].expression
         and feature.schema == sources[name].schema
@@ -119,24 +119,24 @@ def passed_on(old: Bound, state: State) -> list[str]:
 
 def _same_frame(old: Bound, new: Bound) -> bool:
     before, after = schema_of(old.columns), schema_of(new.columns)
-    needed = set(old.operator.dependency_names())
+    dependencies = set(old.operator.dependency_names())
     if isinstance(new.operator, FrameOperator):
-        needed |= new.operator.needs(before)
-    if not needed <= set(after):
+        dependencies |= new.operator.needs(before)
+    if not dependencies <= set(after):
         return False
     operators = [cast("ManyRowsOperator", bound.operator) for bound in (old, new)]
     was, now = (o.frame_schema(c) for o, c in zip(operators, (before, after), strict=True))
     return bool(now) and all(name in was and was[name] == now[name] for name in now)
 
 
-def _same_steps(old: Bound, state: State, new: Bound, kept: State) -> bool:
+def _same_steps(old: Bound, state: State, new: Bound, new_state: State) -> bool:
     before, after = schema_of(old.columns), schema_of(new.columns)
     was = old.operator.lower(_sources(before), state)
-    now = new.operator.lower(_sources(after), kept)
+    now = new.operator.lower(_sources(after), new_state)
     whole = _program(was.values(), before)
     places = {column.name: step for column, step in whole.outputs}
     reads = {name: whole.sources_of_steps([places[f.schema.name]]) for name, f in was.items()}
-    remaining = {name for name, read in reads.items() if read and read <= set(after)}
+    remaining = {name for name, sources in reads.items() if sources and sources <= set(after)}
     if not now or not remaining <= set(now) <= set(was):
         return False
     return _equal(_program([was[name] for name in now], before), _program(now.values(), after))
@@ -155,11 +155,11 @@ def _program(features: Iterable[Feature], columns: Schema) -> Program:
 
 def _equal(one: Program, other: Program) -> bool:
     tables: dict[str, Array] = {}
-    others: dict[str, Array] = {}
-    same = program_to_json(one, tables) == program_to_json(other, others)
-    if not same or tables.keys() != others.keys():
+    other_tables: dict[str, Array] = {}
+    same = program_to_json(one, tables) == program_to_json(other, other_tables)
+    if not same or tables.keys() != other_tables.keys():
         return False
-    pairs = ((tables[name], others[name]) for name in tables)
+    pairs = ((tables[name], other_tables[name]) for name in tables)
     return all(
         a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs
     )

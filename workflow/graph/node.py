@@ -155,12 +155,12 @@ class ConcatNode(Node):
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
         """All columns; a name may come twice only for the same column."""
-        groups = dict.fromkeys(group for made in inputs for group in made.groups)
+        groups = dict.fromkeys(group for result in inputs for group in result.groups)
         return Resolved(
             join([parent.label for parent in self.parents], inputs),
             tuple(groups),
             rows_of("+", inputs),
-            tuple(dict.fromkeys(lost for made in inputs for lost in made.lost)),
+            tuple(dict.fromkeys(lost for result in inputs for lost in result.lost)),
         )
 
     @property
@@ -198,18 +198,18 @@ class SumNode(ConcatNode):
         return self._parents
 
     def _flat(self) -> tuple[Node, ...]:
-        found: dict[Node, None] = {}
-        seen: set[Node] = set()
+        leaves: dict[Node, None] = {}
+        visited: set[Node] = set()
         waiting: list[Node] = [self]
         while waiting:
             node = waiting.pop()
             if not isinstance(node, ConcatNode):
-                found[node] = None
-            elif node not in seen:
-                seen.add(node)
+                leaves[node] = None
+            elif node not in visited:
+                visited.add(node)
                 addends = node.addends if isinstance(node, SumNode) else ()
                 waiting += reversed(addends or node.parents)
-        return tuple(found)
+        return tuple(leaves)
 
 
 class SubsetNode(Node):
@@ -236,10 +236,10 @@ class SubsetNode(Node):
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:  # noqa: ARG002
         """The remaining columns."""
-        own, *without = inputs
-        made = select(self.selection, own, self.parents[0].label, keep=self.keep)
-        dropped = [(name,) for other in without for name in other.columns if name in made.columns]
-        return select(Selection(tuple(dropped)), made, self.label, keep=False) if dropped else made
+        whole, *without = inputs
+        rest = select(self.selection, whole, self.parents[0].label, keep=self.keep)
+        dropped = [(name,) for other in without for name in other.columns if name in rest.columns]
+        return select(Selection(tuple(dropped)), rest, self.label, keep=False) if dropped else rest
 
     @property
     def label(self) -> str:

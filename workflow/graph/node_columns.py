@@ -31,8 +31,8 @@ def join(labels: Iterable[str], inputs: Iterable[Resolved]) -> Features:
     """
     joined: Features = {}
     origins: dict[str, str] = {}
-    for label, made in zip(labels, inputs, strict=True):
-        for name, feature in made.columns.items():
+    for label, result in zip(labels, inputs, strict=True):
+        for name, feature in result.columns.items():
             if name in joined and joined[name].expression is not feature.expression:
                 raise WorkflowError(
                     f"Two columns are named {name!r}, one from {origins[name]} and one from {label}. "

@@ -79,19 +79,21 @@ class OperatorNode(Node):
         Raises:
             WorkflowError: the inputs have different rows, or columns of one name.
         """
-        own, *others = inputs
-        if self.operator.takes_groups and own.lost:
-            group, label = own.lost[0]
+        main, *dependencies = inputs
+        if self.operator.takes_groups and main.lost:
+            group, label = main.lost[0]
             raise WorkflowError(
                 f"{self.label}: the group {', '.join(group)} did not pass through {label}, which makes "
                 f"other columns of it. Group its output columns: node[[['a', 'b'], 'c']] >> {self.label}."
             )
         if self.operator.completed_by:
-            others = [rest for other in others if (rest := _without(other, own.columns)).columns]
-            inputs = [own, *others]
+            dependencies = [
+                rest for other in dependencies if (rest := _without(other, main.columns)).columns
+            ]
+            inputs = [main, *dependencies]
         labels = [parent.label for parent in self.parents[: len(inputs)]]
         columns = join(labels, inputs)
-        inner = Inputs(own.groups, tuple(name for other in others for name in other.columns))
+        inner = Inputs(main.groups, tuple(name for other in dependencies for name in other.columns))
         return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:
@@ -100,8 +102,8 @@ class OperatorNode(Node):
         operator, rows = bound.operator, bound.rows
         with self.errors(bound.columns):
             if isinstance(operator, FrameOperator):
-                made = operator.frame_schema(schema_of(bound.columns))
-                rows = RowSet(made, Origin(operator, rows, bound.columns))
+                schema = operator.frame_schema(schema_of(bound.columns))
+                rows = RowSet(schema, Origin(operator, rows, bound.columns))
                 columns = rows.features()
             elif isinstance(operator, WindowOperator):
                 columns = rows.windowed(operator, bound.columns)
@@ -181,18 +183,18 @@ def _completion(operator: Operator, parent: Node) -> list[Node]:
     """The columns of the data that an operator may need beside those of a node, as one node or none."""
     fields = [one_or_several(getattr(operator, name)) for name in operator.completed_by]
     names = dict.fromkeys(name for field in fields for name in field)
-    known = isinstance(parent, ColumnSelector) and not parent.selection.is_dynamic
-    if isinstance(parent, ColumnSelector) and known:
+    is_static = isinstance(parent, ColumnSelector) and not parent.selection.is_dynamic
+    if isinstance(parent, ColumnSelector) and is_static:
         have = names_of(parent.selection.groups)
         names = {name: None for name in names if name not in have}
     groups = tuple((name,) for name in names)
-    return [ColumnSelector(Selection(groups, if_there=not known))] if groups else []
+    return [ColumnSelector(Selection(groups, if_there=not is_static))] if groups else []
 
 
-def _without(made: Resolved, names: Collection[str]) -> Resolved:
-    return replace(made, columns={n: f for n, f in made.columns.items() if n not in names})
+def _without(result: Resolved, names: Collection[str]) -> Resolved:
+    return replace(result, columns={n: f for n, f in result.columns.items() if n not in names})
 
 
 def _dependencies(operator: Operator) -> list[Node]:
-    given = None if operator.depends_on is None else getattr(operator, operator.depends_on)
-    return [] if given is None or given == [] else [as_columns(given)]
+    setting = None if operator.depends_on is None else getattr(operator, operator.depends_on)
+    return [] if setting is None or setting == [] else [as_columns(setting)]

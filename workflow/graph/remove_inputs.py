@@ -45,16 +45,16 @@ def remove_inputs(
         >>> remove_inputs(workflow, ["rating"], Workflow).input_schema.names
         ['userId']
     """
-    several = isinstance(names, Iterable) and not isinstance(names, str)
-    lost: list[Any] = list(names) if several else [names]
-    found, inputs = workflow.states, workflow.input_schema
+    is_collection = isinstance(names, Iterable) and not isinstance(names, str)
+    lost: list[Any] = list(names) if is_collection else [names]
+    old_states, inputs = workflow.states, workflow.input_schema
     unknown = [name for name in lost if not isinstance(name, str) or name not in inputs]
     if unknown:
         raise WorkflowError(
             f"No input {listed(map(repr, unknown))} in the workflow. The inputs are: {listed(inputs)}."
             + did_you_mean(unknown, inputs)
         )
-    removal = _Removal(workflow.nodes, found, inputs, inputs.without(lost))
+    removal = _Removal(workflow.nodes, old_states, inputs, inputs.without(lost))
     output = removal.replaced[workflow.nodes[-1]]
     if output is None:
         raise WorkflowError(
@@ -62,11 +62,11 @@ def remove_inputs(
             "made of."
         )
     smaller = make(output)
-    states = {
+    new_states = {
         n: removal.states[node] for n, node in enumerate(smaller.nodes) if node in removal.states
     }
-    read = inputs_read(smaller.nodes, removal.resolution.made, inputs)
-    smaller.restore(read, states, {}, workflow.training_data)
+    columns = inputs_read(smaller.nodes, removal.resolution.made, inputs)
+    smaller.restore(columns, new_states, {}, workflow.training_data)
     smaller.output_dtypes.update(
         {n: dtype for n, dtype in workflow.output_dtypes.assigned.items() if n in smaller.outputs()}
     )
@@ -78,7 +78,7 @@ class _Removal:
 
     Args:
         nodes: the graph, in order.
-        found: states of its operators, by the number of the node.
+        old_states: states of its operators, by the number of the node.
         inputs: the columns of the data.
         remaining: the columns that remain.
 
@@ -89,7 +89,7 @@ class _Removal:
     def __init__(
         self,
         nodes: Sequence[Node],
-        found: Mapping[int, State],
+        old_states: Mapping[int, State],
         inputs: Schema,
         remaining: Schema,
     ) -> None:
@@ -98,7 +98,7 @@ class _Removal:
         self._before, self._remaining = Resolution(inputs), remaining
         self.replaced: dict[Node, Node | None] = {}
         for number, node in enumerate(nodes):
-            state = found.get(number, {})
+            state = old_states.get(number, {})
             self._before.resolve(node, state)
             new = self._unchanged(node, state) or self._replacement(node, state)
             if new is not None and new not in self.resolution.made:
@@ -110,10 +110,10 @@ class _Removal:
             return self._selector(node)
         if isinstance(node, OperatorNode):
             return self._operator(node, state)
-        found = [self.replaced[parent] for parent in node.parents]
+        replacements = [self.replaced[parent] for parent in node.parents]
         if isinstance(node, SubsetNode):
-            return None if found[0] is None else self._subset(node, found[0])
-        parents = [parent for parent in found if parent is not None]
+            return None if replacements[0] is None else self._subset(node, replacements[0])
+        parents = [parent for parent in replacements if parent is not None]
         if not parents:
             return None
         if isinstance(node, Subgraph):
@@ -143,14 +143,14 @@ class _Removal:
         return ColumnSelector(Selection(groups)) if groups else None
 
     def _subset(self, node: SubsetNode, parent: Node) -> Node | None:
-        have, wanted = self._columns(parent), self._before.made[node].columns
-        names = [name for name in wanted if name in have]
+        have, before = self._columns(parent), self._before.made[node].columns
+        names = [name for name in before if name in have]
         if not names:
             return None
         if node.keep:
             return SubsetNode(parent, Selection(self._groups(node, have)), keep=True)
-        others = tuple((name,) for name in have if name not in wanted)
-        return SubsetNode(parent, Selection(others), keep=False) if others else parent
+        dropped = tuple((name,) for name in have if name not in before)
+        return SubsetNode(parent, Selection(dropped), keep=False) if dropped else parent
 
     def _operator(self, node: OperatorNode, state: State) -> Node | None:
         """The operator over the remaining columns, or else the columns that it passes through."""
@@ -160,9 +160,9 @@ class _Removal:
         old = node.bind(self._before.inputs(node))
         for candidate in self._candidates(node, old, parent):
             new = candidate.bind(self.resolution.inputs(candidate))
-            for kept in states(old, state, list(new.columns)):
-                if goes_on(old, state, new, kept):
-                    self.states |= {candidate: kept} if node.operator.learns else {}
+            for new_state in states(old, state, list(new.columns)):
+                if goes_on(old, state, new, new_state):
+                    self.states |= {candidate: new_state} if node.operator.learns else {}
                     return candidate
         names = [name for name in passed_on(old, state) if name in self._columns(parent)]
         choice = Selection(regroup((), names))
@@ -170,8 +170,8 @@ class _Removal:
 
     def _candidates(self, node: OperatorNode, old: Bound, parent: Node) -> Iterator[OperatorNode]:
         """The operator over all remaining columns, and over the groups that remain complete."""
-        others = (self.replaced[p] for p in node.parents[1:])
-        remaining = [other for other in others if other is not None]
+        replacements = (self.replaced[p] for p in node.parents[1:])
+        remaining = [new for new in replacements if new is not None]
         have = {name for p in (parent, *remaining) for name in self._columns(p)}
         operator = without_settings(node.operator, old.columns.keys() - have)
         names = list(old.operator.dependency_names())

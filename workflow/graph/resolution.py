@@ -27,17 +27,17 @@ def topological(output: Node) -> list[Node]:
         [[a], [b], +]
     """
     order: list[Node] = []
-    done: set[Node] = set()
+    visited: set[Node] = set()
     # The nodes from the output down to the current one, with the parents still to visit.
     path: dict[Node, Iterator[Node]] = {output: iter(output.parents)}
     while path:
         node, parents = next(reversed(path.items()))
-        parent = next((p for p in parents if p not in done), None)
+        parent = next((p for p in parents if p not in visited), None)
         if parent is not None:
             path[parent] = iter(parent.parents)
             continue
         del path[node]
-        done.add(node)
+        visited.add(node)
         order.append(node)
     return order
 
@@ -54,11 +54,11 @@ def columns_read(nodes: Iterable[Node], tags: Mapping[str, Collection[str]]) -> 
         ['userId']
     """
     choices = [node.selection for node in nodes if isinstance(node, ColumnSelector)]
-    wanted = dict.fromkeys(name for c in choices for name in names_of(c.pick(tags, "the data")))
+    names = dict.fromkeys(name for c in choices for name in names_of(c.pick(tags, "the data")))
     if any(choice.is_dynamic for choice in choices):
         # A workflow that takes all columns keeps the order of the data.
-        return [name for name in tags if name in wanted]
-    return list(wanted)
+        return [name for name in tags if name in names]
+    return list(names)
 
 
 class Resolution:
@@ -108,17 +108,17 @@ def resolve_graph(
     """
     resolution, names = Resolution(inputs), DomainNames(inputs)
     for number, node in enumerate(nodes):
-        made = resolution.resolve(node, states.get(number, {}))
+        result = resolution.resolve(node, states.get(number, {}))
         if isinstance(node, OperatorNode) and node.operator.learns and not learnt:
-            resolution.made[node] = _without_facts(made)
+            resolution.made[node] = _without_facts(result)
         elif isinstance(node, OperatorNode) and node.operator.has_vocabularies:
-            resolution.made[node] = names.given(made)
+            resolution.made[node] = names.given(result)
     return resolution.made
 
 
-def _without_facts(made: Resolved) -> Resolved:
+def _without_facts(result: Resolved) -> Resolved:
     columns = {}
-    for name, feature in made.columns.items():
-        known = properties_after(feature.schema, is_list=False)
-        columns[name] = replace(feature, schema=feature.schema.with_(properties=known))
-    return replace(made, columns=columns)
+    for name, feature in result.columns.items():
+        properties = properties_after(feature.schema, is_list=False)
+        columns[name] = replace(feature, schema=feature.schema.with_(properties=properties))
+    return replace(result, columns=columns)

@@ -79,14 +79,14 @@ class RowSet:
     def windowed(self, operator: WindowOperator, columns: Features) -> Features:
         """Add the columns of a window operator as sources."""
         schema = schema_of(columns)
-        made = operator.frame_schema(schema)
-        keys = {name: self._free_key(name) for name in made}
+        outputs = operator.frame_schema(schema)
+        keys = {name: self._free_key(name) for name in outputs}
 
         def extend(frame: pl.LazyFrame, values: Mapping[str, pl.Expr]) -> pl.LazyFrame:
             exprs = operator.window(schema, values)
             return frame.with_columns(exprs[name].alias(key) for name, key in keys.items())
 
-        return self._extended(operator, columns, made, keys, extend)
+        return self._extended(operator, columns, outputs, keys, extend)
 
     def numbered(self, operator: Operator, name: str) -> Feature:
         """Add the index of each row, int64 from 0, for an operator that needs it."""
@@ -95,8 +95,8 @@ class RowSet:
         def extend(frame: pl.LazyFrame, _: Mapping[str, pl.Expr]) -> pl.LazyFrame:
             return frame.with_row_index(key)
 
-        made = Schema([ColumnSchema(name, "int64", nullable=False)])
-        return self._extended(operator, {}, made, {name: key}, extend)[name]
+        outputs = Schema([ColumnSchema(name, "int64", nullable=False)])
+        return self._extended(operator, {}, outputs, {name: key}, extend)[name]
 
     def _free_key(self, name: str) -> str:
         number = len(self._sources)
@@ -108,14 +108,14 @@ class RowSet:
         self,
         operator: Operator,
         columns: Features,
-        made: Schema,
+        outputs: Schema,
         keys: Mapping[str, str],
         extend: Extend,
     ) -> Features:
-        further = [column.with_(name=keys[column.name]) for column in made.columns]
+        further = [column.with_(name=keys[column.name]) for column in outputs.columns]
         self._sources = Schema([*self._sources.columns, *further])
         self._extensions.append(Extension(operator, columns, frozenset(keys.values()), extend))
-        return {name: _source(keys[name], made[name]) for name in made}
+        return {name: _source(keys[name], outputs[name]) for name in outputs}
 
     def select(
         self, data: pl.LazyFrame, program: Program, engine: str = "cpu", *, hold: bool = False
@@ -128,9 +128,9 @@ class RowSet:
             engine: the engine for collecting the outputs: "auto", "cpu" or "gpu".
             hold: as in `run_program`.
         """
-        wanted, extensions = self._needed(program)
+        sources, extensions = self._needed(program)
         if self.origin is None:
-            names = self.columns.keep(wanted).names
+            names = self.columns.keep(sources).names
             frame = data.select(names) if names else data
         else:
             frame = self._rows_made(self.origin, data, engine)
@@ -154,16 +154,16 @@ class RowSet:
         before = before.with_columns(_missing(pl.col(c.name), c) for c in columns.columns)
         if not origin.operator.groups_on_host(columns):
             return origin.operator.transform_frame(before, columns)
-        made = origin.operator.transform_frame(brought_to_host(before, engine), columns)
-        return made.collect().lazy() if is_gpu(engine) else made
+        frame = origin.operator.transform_frame(brought_to_host(before, engine), columns)
+        return frame.collect().lazy() if is_gpu(engine) else frame
 
     def reads(self, program: Program) -> Schema:
         """The columns of the data that a program over these rows needs."""
         if self.origin is not None:
             before = self.origin.rows
             return before.reads(before.program(self.origin.columns.values()))
-        wanted, _ = self._needed(program)
-        return self.columns.keep(wanted)
+        sources, _ = self._needed(program)
+        return self.columns.keep(sources)
 
     def column_of_data(self, feature: Feature) -> str | None:
         """The column of the data that a column of these rows is, if nothing has computed it."""
@@ -178,12 +178,12 @@ class RowSet:
 
     def _needed(self, program: Program) -> tuple[set[str], list[Extension]]:
         """The sources that a program reads, directly or through extensions, and these extensions."""
-        wanted, extensions = set(program.inputs), []
+        sources, extensions = set(program.inputs), []
         for extension in reversed(self._extensions):
-            if extension.sources & wanted:
-                wanted |= set(self.program(extension.columns.values()).inputs)
+            if extension.sources & sources:
+                sources |= set(self.program(extension.columns.values()).inputs)
                 extensions.append(extension)
-        return wanted, extensions[::-1]
+        return sources, extensions[::-1]
 
     def is_row_by_row(self, program: Program) -> bool:
         """Whether a program can be computed from one row of the data."""

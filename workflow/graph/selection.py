@@ -153,8 +153,8 @@ def regroup(groups: Groups, names: Collection[str]) -> Groups:
         if all(name in holding for name in group):
             for name in group:
                 holding[name].append(group)
-    found = (group for name, held in holding.items() for group in held or [(name,)])
-    return tuple(dict.fromkeys(found))
+    in_order = (group for name, holders in holding.items() for group in holders or [(name,)])
+    return tuple(dict.fromkeys(in_order))
 
 
 def one_or_several(setting: Any) -> list[Any]:
@@ -166,8 +166,8 @@ def one_or_several(setting: Any) -> list[Any]:
     """
     if setting is None:
         return []
-    several = isinstance(setting, Sequence) and not isinstance(setting, str | bytes)
-    return list(setting) if several else [setting]
+    is_collection = isinstance(setting, Sequence) and not isinstance(setting, str | bytes)
+    return list(setting) if is_collection else [setting]
 
 
 def to_nested(groups: Groups) -> list[Any]:

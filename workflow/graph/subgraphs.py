@@ -62,12 +62,12 @@ def subworkflow(workflow: _Workflow, name: str, make: Callable[[Node], _Workflow
         for number, node in enumerate(part.nodes)
         if numbers[node] in workflow.states
     }
-    read = inputs_read(part.nodes, workflow.made, workflow.input_schema)
-    part.restore(read, states, {}, workflow.training_data)
+    inputs = inputs_read(part.nodes, workflow.made, workflow.input_schema)
+    part.restore(inputs, states, {}, workflow.training_data)
     # An assigned dtype belongs to a column, and is kept if the column is an output of both.
-    made, whole = part.outputs(), workflow.outputs()
+    outputs, whole = part.outputs(), workflow.outputs()
     for column, dtype in workflow.output_dtypes.assigned.items():
-        if column in made and _alike(whole[column].schema, made[column].schema):
+        if column in outputs and _alike(whole[column].schema, outputs[column].schema):
             part.output_dtypes[column] = dtype
     return part
 
@@ -81,10 +81,10 @@ def inputs_read(nodes: Iterable[Node], made: Mapping[Node, Resolved], inputs: Sc
         >>> inputs_read(workflow.nodes, workflow.made, workflow.input_schema).names
         ['userId', 'price']
     """
-    wanted = {
+    names = {
         name for node in nodes if isinstance(node, ColumnSelector) for name in made[node].columns
     }
-    return inputs.select(name for name in inputs if name in wanted)
+    return inputs.select(name for name in inputs if name in names)
 
 
 def _alike(one: ColumnSchema, other: ColumnSchema) -> bool:

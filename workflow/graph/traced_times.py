@@ -40,23 +40,23 @@ def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
             ...
         workflow.errors.WorkflowError: Expected times of one kind in greater. Received: ...
     """
-    known: dict[int, Time] = {
+    times_by_id: dict[int, Time] = {
         id(each.expression): each.schema if each.schema.is_time else None for each in columns
     }
     todo = [made]
     while todo:
         node = todo[-1]
-        waiting = [operand for operand in node.operands if id(operand) not in known]
-        if id(node) in known or not waiting:
-            known.setdefault(id(todo.pop()), _time_of(node, known))
+        waiting = [operand for operand in node.operands if id(operand) not in times_by_id]
+        if id(node) in times_by_id or not waiting:
+            times_by_id.setdefault(id(todo.pop()), _time_of(node, times_by_id))
         else:
             todo += waiting
 
 
-def _time_of(node: Expression, known: dict[int, Time]) -> Time:
-    if id(node) in known or not node.operands:
-        return known.get(id(node))
-    times = [time for operand in node.operands if (time := known[id(operand)]) is not None]
+def _time_of(node: Expression, times_by_id: dict[int, Time]) -> Time:
+    if id(node) in times_by_id or not node.operands:
+        return times_by_id.get(id(node))
+    times = [time for operand in node.operands if (time := times_by_id[id(operand)]) is not None]
     for other in times[1:]:
         require(
             are_alike_times(times[0].time, other.time),

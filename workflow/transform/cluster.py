@@ -86,14 +86,14 @@ def write_on_cluster(
             for group in shared_out(numbers, client, fewest=fewest)
         ]
         try:
-            written = client.gather(waiting)
+            groups = client.gather(waiting)
         except BaseException:
             # No worker may write there when the folder is removed.
             (scratch / STOP).touch()
             client.gather(waiting, errors="skip")
             (scratch / STOP).unlink()
             raise
-        return [path for group in written for path in group]
+        return [path for group in groups for path in group]
 
     return despite_lost_workers(write, client)
 
@@ -118,20 +118,20 @@ def write_files(
         The files, in `scratch`.
     """
     # A worker that the cluster has lost may still write the same files.
-    own = scratch / secrets.token_hex(4)
-    own.mkdir()
+    folder = scratch / secrets.token_hex(4)
+    folder.mkdir()
 
-    def until_stopped(made: Iterable[Item]) -> Iterator[Item]:
-        return takewhile(lambda _: not (scratch / STOP).exists(), made)
+    def until_stopped(items: Iterable[Item]) -> Iterator[Item]:
+        return takewhile(lambda _: not (scratch / STOP).exists(), items)
 
     with data_errors("The data cannot be transformed", work.files):
         pieces = _pieces_on_gpu(work, numbers, sink, engine)
         if pieces is not None:
-            written = sink.write_pieces(until_stopped(pieces), own, numbers[0])
+            paths = sink.write_pieces(until_stopped(pieces), folder, numbers[0])
         else:
             frames = until_stopped(_frames(work, numbers, sink, engine))
-            written = sink.write_frames(frames, own, numbers[0])
-    return [path.replace(scratch / path.name) for path in written]
+            paths = sink.write_frames(frames, folder, numbers[0])
+    return [path.replace(scratch / path.name) for path in paths]
 
 
 def _pieces_on_gpu(
@@ -150,5 +150,5 @@ def _frames(
     run, inputs = row_runner(work.program, engine), work.program.inputs
     for number in numbers:
         rows = work.files.slice(number * sink.rows_per_file, sink.rows_per_file)
-        wanted = with_integers(rows, inputs).select(inputs.names or pl.all())
-        yield pl.concat(run(piece) for piece in frame_pieces(wanted, rows_at_once(engine)))
+        columns = with_integers(rows, inputs).select(inputs.names or pl.all())
+        yield pl.concat(run(piece) for piece in frame_pieces(columns, rows_at_once(engine)))

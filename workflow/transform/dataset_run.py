@@ -145,13 +145,13 @@ def _expect_empty(folder: Path) -> None:
 def _hold(folder: Path, marker: Path) -> int:
     """Lock a folder by a file in its marker; returns the file's descriptor."""
     while True:
-        made = _make(marker)
+        is_new = _make(marker)
         try:
             descriptor = os.open(marker / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:
             continue  # a run has just ended, and removed its marker
         try:
-            alone = lock(descriptor) or made
+            alone = lock(descriptor) or is_new
         except BlockingIOError:
             alone = False
         if alone and is_open_as(descriptor, marker / _LOCK):

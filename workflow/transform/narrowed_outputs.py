@@ -49,14 +49,14 @@ def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -
     }
     if not narrowed:
         return
-    made = output.rows.select(frame, output.rows.program(narrowed.values()))
+    values = output.rows.select(frame, output.rows.program(narrowed.values()))
     ends = (
         getattr(_values(feature), end)().alias(f"{end} {name}")
         for name, feature in narrowed.items()
         for end in ("min", "max")
     )
-    [found] = collect_all([made.select(ends)], "cpu")
-    row = found.row(0, named=True)
+    [ranges] = collect_all([values.select(ends)], "cpu")
+    row = ranges.row(0, named=True)
     for name, feature in narrowed.items():
         low, high = row[f"min {name}"], row[f"max {name}"]
         if low is not None and not _fits(feature, DTYPES[assigned[name]], low, high):

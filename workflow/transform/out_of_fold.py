@@ -40,8 +40,8 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
         return lazy_outputs(graph, source, engine)
     resolution = Resolution(graph.input_schema)
     with source.errors("The data cannot be transformed"):
-        own = source.select(graph.input_schema.names)
-        frame = held_to(own.sound(), graph.input_schema)
+        columns = source.select(graph.input_schema.names)
+        frame = held_to(columns.sound(), graph.input_schema)
         for number, node in enumerate(nodes):
             state = states.get(number, {})
             if isinstance(node, OperatorNode) and _is_out_of_fold(node):
@@ -75,8 +75,8 @@ def _resolve_folds(
         numbered = rows.select(frame, program, engine)
         with showing(f"{node.label}, out of fold"):
             tables = _tables(operator, numbered, schema_of(columns), name, engine)
-        made = operator.lower_out_of_fold(columns, state, tables, fold)
-    return Resolved(made, regroup((), made), rows)
+        outputs = operator.lower_out_of_fold(columns, state, tables, fold)
+    return Resolved(outputs, regroup((), outputs), rows)
 
 
 def _tables(

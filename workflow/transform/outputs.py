@@ -37,9 +37,9 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
         WorkflowError: the data does not match the data in `fit`.
     """
     rows = graph.made[graph.nodes[-1]].rows
-    own, _ = _columns(graph, source)
-    with own.errors(_FAILED):
-        return rows.select(own.sound().frame, graph.steps, engine)
+    columns, _ = _columns(graph, source)
+    with columns.errors(_FAILED):
+        return rows.select(columns.sound().frame, graph.steps, engine)
 
 
 def _columns(graph: FittedGraph, source: Source) -> tuple[Source, bool]:
@@ -52,12 +52,12 @@ def _columns(graph: FittedGraph, source: Source) -> tuple[Source, bool]:
     inputs = output.rows.reads(graph.steps)
     with source.errors("The data cannot be transformed"):
         frame = held_to(source, inputs)
-        own = source.select(inputs.names or None)
+        columns = source.select(inputs.names or None)
         as_fitted = frame is source.frame
         if not as_fitted:
-            own = replace(own, frame=frame.select(inputs.names))
-        expect_narrowed(graph, output, own.frame)
-    return own, as_fitted
+            columns = replace(columns, frame=frame.select(inputs.names))
+        expect_narrowed(graph, output, columns.frame)
+    return columns, as_fitted
 
 
 def write_outputs(
@@ -105,12 +105,12 @@ def _write_on_gpu(
 def _write_on_cluster(
     graph: FittedGraph, sink: ParquetSink, source: Source, engine: str, client: Any
 ) -> list[Path]:
-    own, as_fitted = _columns(graph, source)
-    work = Work(graph.program, expect_shared(own, client), as_fitted)
+    columns, as_fitted = _columns(graph, source)
+    work = Work(graph.program, expect_shared(columns, client), as_fitted)
 
     def write(scratch: Path) -> list[Path]:
         at_work("on the cluster")
-        with own.errors(_FAILED):
+        with columns.errors(_FAILED):
             return write_on_cluster(work, sink, scratch, engine, client)
 
     return sink.write_with(write, graph.output_schema)
@@ -128,19 +128,19 @@ def _pieces_on_gpu(
         is_gpu(engine) and _is_row_by_row(graph) and sink.may_write_on_gpu
     ):
         return None
-    own, as_fitted = _columns(graph, source)
-    if not as_fitted or own.files is None:
+    columns, as_fitted = _columns(graph, source)
+    if not as_fitted or columns.files is None:
         return None
-    return transform_on_gpu(graph.program, own.files, sink.rows_per_query)
+    return transform_on_gpu(graph.program, columns.files, sink.rows_per_query)
 
 
 def _frames(graph: FittedGraph, source: Source, engine: str) -> Iterator[pl.DataFrame]:
     """The outputs in frames of bounded size, with rows in order."""
     rows = graph.made[graph.nodes[-1]].rows
-    own, as_fitted = _columns(graph, source)
+    columns, as_fitted = _columns(graph, source)
     # Data read with other types is one query, which cannot be cut between row groups.
-    can_be_cut = as_fitted if own.files else not own.is_query
+    can_be_cut = as_fitted if columns.files else not columns.is_query
     if _is_row_by_row(graph) and can_be_cut:
-        return transform_pieces(graph.program, own.pieces(rows_at_once(engine)), engine)
-    with own.errors(_FAILED):
-        return transform_stream(rows.select(own.sound().frame, graph.steps, engine), engine)
+        return transform_pieces(graph.program, columns.pieces(rows_at_once(engine)), engine)
+    with columns.errors(_FAILED):
+        return transform_stream(rows.select(columns.sound().frame, graph.steps, engine), engine)

@@ -111,14 +111,14 @@ class ParquetSink:
             WorkflowError: the folder holds parquet already, or another run writes to it.
         """
         with self._run() as run:
-            written = write(run.scratch)
+            paths = write(run.scratch)
             if self.seed is not None:
                 # The same rows in the same frames as on one machine give the same order.
                 ordered = run.scratch / "ordered"
                 ordered.mkdir()
-                written = [path.rename(ordered / path.name) for path in written]
-                written = self._write_in_order(map(pl.read_parquet, written), run.scratch)
-            return run.publish(written, schema)
+                paths = [path.rename(ordered / path.name) for path in paths]
+                paths = self._write_in_order(map(pl.read_parquet, paths), run.scratch)
+            return run.publish(paths, schema)
 
     def write_frames(
         self, frames: Iterable[pl.DataFrame], folder: Path, first: int = 0
@@ -164,11 +164,11 @@ class ParquetSink:
             ThreadPoolExecutor(FINISHED_AT_ONCE) as pool,
             # One piece's files are written while the next piece is computed. Two that are computed at a
             # time would take longer: each operation of cuDF waits for Python's lock.
-            closing(in_order(lambda make: make(gpu), pieces, 1)) as made,
+            closing(in_order(lambda make: make(gpu), pieces, 1)) as results,
         ):
-            for written in map(partial(self._write_piece, folder), numbers, made):
-                paths += written
-                finished += [pool.submit(self._finish, path) for path in written]
+            for new_paths in map(partial(self._write_piece, folder), numbers, results):
+                paths += new_paths
+                finished += [pool.submit(self._finish, path) for path in new_paths]
                 advance(self.rows_per_query)
             for file in finished:
                 file.result()

@@ -69,9 +69,9 @@ def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.Dat
 
     def run(piece: pl.LazyFrame) -> pl.DataFrame:
         # A row group may be much longer than a piece: it is read at once and computed in parts.
-        read = (piece.select(program.inputs.names) if program.inputs.names else piece).collect()
-        starts = range(0, max(read.height, 1), CPU_ROWS)
-        parts = (read[start : start + CPU_ROWS].lazy() for start in starts)
+        rows = (piece.select(program.inputs.names) if program.inputs.names else piece).collect()
+        starts = range(0, max(rows.height, 1), CPU_ROWS)
+        parts = (rows[start : start + CPU_ROWS].lazy() for start in starts)
         return pl.concat([run_stages(part, stages).collect(engine="in-memory") for part in parts])
 
     return run

@@ -35,12 +35,12 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
             + did_you_mean([output], last.columns)
         )
     feature = last.columns[output]
-    same = list(_ways_back(feature.expression, last))
+    steps = list(_ways_back(feature.expression, last))
     domain = feature.schema.properties.get("domain")
-    found = [ids for ids in _ids(workflow) if any(ids.expression is step for step in same)]
+    candidates = [ids for ids in _ids(workflow) if any(ids.expression is step for step in steps)]
     # Operators over frames, such as Groupby, make new columns; the domain still identifies the ids.
-    found = found or [ids for ids in _ids(workflow) if domain and ids.domain == domain]
-    meanings = [ids.meanings() for ids in found]
+    candidates = candidates or [ids for ids in _ids(workflow) if domain and ids.domain == domain]
+    meanings = [ids.meanings() for ids in candidates]
     if not meanings or not all(meanings[0].equals(other) for other in meanings[1:]):
         raise WorkflowError(
             f"Output {output!r} is not made by Categorify, or further operators changed the ids."
@@ -71,17 +71,17 @@ class _Ids:
 
 
 def _ids(workflow: FittedGraph) -> Iterator[_Ids]:
-    made = workflow.made
+    results = workflow.made
     for number, node in enumerate(workflow.nodes):
         if isinstance(node, OperatorNode) and isinstance(node.operator, Categorify):
-            bound = node.bind([made[parent] for parent in node.parents])
-            for name, feature in made[node].columns.items():
+            bound = node.bind([results[parent] for parent in node.parents])
+            for name, feature in results[node].columns.items():
                 yield _Ids(name, feature, bound, workflow.states[number])
 
 
-def _ways_back(expression: Expression, made: Resolved) -> Iterator[Expression]:
+def _ways_back(expression: Expression, result: Resolved) -> Iterator[Expression]:
     """An expression, and the expressions it was derived from before rows were selected."""
-    rows = made.rows
+    rows = result.rows
     while True:
         expression = _without_casts(expression)
         yield expression

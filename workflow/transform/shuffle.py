@@ -37,10 +37,10 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
             frame[random.permutation(frame.height)].write_ipc(files[-1], compression="uncompressed")
     restart("into a random order")
     buckets = len(files)
-    taken = np.array([random.multinomial(size, [1 / buckets] * buckets) for size in sizes])
-    starts = np.cumsum(taken, axis=1) - taken
+    counts = np.array([random.multinomial(size, [1 / buckets] * buckets) for size in sizes])
+    starts = np.cumsum(counts, axis=1) - counts
     for bucket in range(buckets):
-        runs = zip(files, starts[:, bucket], taken[:, bucket], strict=True)
+        runs = zip(files, starts[:, bucket], counts[:, bucket], strict=True)
         rows = pl.concat([_read_run(file, int(start), int(count)) for file, start, count in runs])
         yield rows[random.permutation(rows.height)]
         advance(rows.height)
