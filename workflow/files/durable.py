@@ -74,11 +74,11 @@ def expect_room(folder: Path, size: int) -> None:
 @contextmanager
 def removed_if_empty(folder: Path) -> Iterator[None]:
     """Remove a folder and its parents if the block makes them and an error leaves them empty."""
-    made = missing_folders(folder)
+    folders = missing_folders(folder)
     try:
         yield
     except BaseException:
-        for path in made:
+        for path in folders:
             remove_if_empty(path)
         raise
 

@@ -33,10 +33,10 @@ def unsealed(text: bytes, where: str) -> dict[str, Any]:
     stated = document.pop("sum", None) if isinstance(document, dict) else None
     if not isinstance(stated, str) or len(stated) != len(_UNSET) or not stated.isascii():
         raise FormatError(f"{where}: expected a JSON object with a checksum of its own text.")
-    if (found := _sum(text.replace(stated.encode(), _UNSET.encode(), 1))) != stated:
+    if (checksum := _sum(text.replace(stated.encode(), _UNSET.encode(), 1))) != stated:
         raise FormatError(
             f"{where}: expected text with the checksum {stated[:16]}.... Received: text with the checksum "
-            f"{found[:16]}.... It is damaged or was edited: copy the original, or write it again."
+            f"{checksum[:16]}.... It is damaged or was edited: copy the original, or write it again."
         )
     return dict(document)
 

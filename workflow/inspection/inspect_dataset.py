@@ -64,14 +64,14 @@ def inspect_dataset(
     top = whole_number("top", top, 0, WorkflowError)
     most_values = whole_number("most_values", most_values, 1, WorkflowError)
     source = Source.of(data, storage_options=storage_options)
-    wanted = _wanted(source, columns)
+    names = _wanted(source, columns)
     _expect_readable(source)
-    found, unreadable = _schemas(source, wanted)
+    schemas, unreadable = _schemas(source, names)
     with source.errors("The data cannot be inspected"):
         rows = int(source.frame.select(pl.len()).collect(engine="streaming").item())
         facts = tuple(
             measure(frame, column, top, most_values)
-            for column, frame in _with_frames(source, found, rows)
+            for column, frame in _with_frames(source, schemas, rows)
         )
     return Inspection(rows, facts, unreadable)
 
@@ -97,7 +97,7 @@ def _expect_readable(source: Source) -> None:
 
 def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], dict[str, str]]:
     """The columns that can be inspected, and the reasons why others cannot."""
-    have, found = source.frame.collect_schema(), []
+    have, columns = source.frame.collect_schema(), []
     unreadable: dict[str, str] = {}
     for name in names:
         if name in source.conflicts:
@@ -113,8 +113,8 @@ def _schemas(source: Source, names: Sequence[str]) -> tuple[list[ColumnSchema], 
         except (SchemaError, WorkflowError) as error:
             unreadable[name] = str(error)
         else:
-            found.append(column)
-    return found, unreadable
+            columns.append(column)
+    return columns, unreadable
 
 
 def _with_frames(
@@ -123,14 +123,14 @@ def _with_frames(
     """Each column with a frame that has it alone."""
     together = max(_HELD_VALUES // max(rows, 1), 1)
     for start in range(0, len(columns), together):
-        some = columns[start : start + together]
-        frame = source.select(column.name for column in some).sound().frame
-        if len(some) == 1:
-            yield some[0], frame
+        group = columns[start : start + together]
+        frame = source.select(column.name for column in group).sound().frame
+        if len(group) == 1:
+            yield group[0], frame
             continue
-        held = frame.collect(engine="streaming")
-        for column in some:
-            yield column, held.select(column.name).lazy()
+        table = frame.collect(engine="streaming")
+        for column in group:
+            yield column, table.select(column.name).lazy()
 
 
 def _is_null(dtype: pl.DataType) -> bool:

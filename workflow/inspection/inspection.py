@@ -125,9 +125,9 @@ def _parsed(document: Any) -> Inspection:
         if type(document[key]) is not kind:
             raise FormatError(f"{key} of another type.")
     if document["format"] != FORMAT:
-        found = document["format"]
+        file_format = document["format"]
         raise FormatError(
-            f"format {found}; this version reads format {FORMAT}. Inspect the data again."
+            f"format {file_format}; this version reads format {FORMAT}. Inspect the data again."
         )
     if document["rows"] < 0:
         raise FormatError(f"rows {document['rows']}.")

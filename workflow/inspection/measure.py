@@ -44,9 +44,9 @@ def measure(
         lengths = _percentiles(_counts(lists.select(value=_VALUE.list.len().cast(pl.Int64))))
         values = lists.explode("value", empty_as_null=False)
     facts = _facts(values, column)
-    known = values.filter(_is_finite(column)) if column.info.kind == "float" else values
-    part, sample = _part(known.drop_nulls(), facts["finite"], most_values)
-    counts = _counts(known.drop_nulls(), part)
+    finite_values = values.filter(_is_finite(column)) if column.info.kind == "float" else values
+    part, sample = _part(finite_values.drop_nulls(), facts["finite"], most_values)
+    counts = _counts(finite_values.drop_nulls(), part)
     return ColumnInspection(
         name=column.name,
         dtype=column.dtype,
@@ -106,14 +106,14 @@ def _facts(values: pl.LazyFrame, column: ColumnSchema) -> dict[str, Any]:
         mean=number.cast(pl.Float64).mean(),
         std=number.cast(pl.Float64).std(),
     )
-    found = _collect(query).row(0, named=True)
+    row = _collect(query).row(0, named=True)
     # Of numbers near the ends of float64 the sums overflow, and JSON has no infinity.
     for name in ("mean", "std"):
-        if found[name] is not None and not math.isfinite(found[name]):
-            found[name] = None
-    if found["minimum"] != found["maximum"] and not found["std"]:
-        found["std"] = None  # Polars makes 0 of what overflows, by the order of its threads
-    return found
+        if row[name] is not None and not math.isfinite(row[name]):
+            row[name] = None
+    if row["minimum"] != row["maximum"] and not row["std"]:
+        row["std"] = None  # Polars makes 0 of what overflows, by the order of its threads
+    return row
 
 
 def _part(values: pl.LazyFrame, count: int, most: int) -> tuple[int, pl.DataFrame]:
@@ -126,10 +126,10 @@ def _part(values: pl.LazyFrame, count: int, most: int) -> tuple[int, pl.DataFram
         return 1, pl.DataFrame()
     # A fixed pattern of rows would meet a pattern in the data.
     row = (pl.col("row").cast(pl.UInt64) * 0x9E37_79B9) % 2**32
-    wanted = row < 2**32 * min(1.0, _SAMPLE / count)
-    sample = _counts(values.with_row_index("row").filter(wanted).select("value"))
-    seen = int(sample["count"].sum())
-    return -(-count * sample.height // (max(seen, 1) * most)), sample
+    is_sampled = row < 2**32 * min(1.0, _SAMPLE / count)
+    sample = _counts(values.with_row_index("row").filter(is_sampled).select("value"))
+    sample_rows = int(sample["count"].sum())
+    return -(-count * sample.height // (max(sample_rows, 1) * most)), sample
 
 
 def _counts(values: pl.LazyFrame, part: int = 1) -> pl.DataFrame:
@@ -152,9 +152,9 @@ def _skew(
     common = counts.head(top)
     if estimated:
         # The most frequent values may not be in the part, but are in the sample.
-        seen = int(sample["count"].sum())
-        common = sample.head(top).with_columns(pl.col("count") * values // seen)
-        first = int(sample["count"][0]) / seen
+        sample_rows = int(sample["count"].sum())
+        common = sample.head(top).with_columns(pl.col("count") * values // sample_rows)
+        first = int(sample["count"][0]) / sample_rows
         ranks, shares = _with_first(ranks, shares, first)
     return {
         "distinct": len(number) * part,

@@ -141,14 +141,14 @@ class RandomColumn:
     def _texts(self, ranks: Integers) -> pl.Series:
         """The most frequent values, then texts of the lengths of the others."""
         column = self._column
-        own, inverse = np.unique(ranks, return_inverse=True)
-        spread = (mixed(own + np.uint64(self._seed)) >> np.uint64(11)).astype(np.float64) / 2**53
+        unique, inverse = np.unique(ranks, return_inverse=True)
+        spread = (mixed(unique + np.uint64(self._seed)) >> np.uint64(11)).astype(np.float64) / 2**53
         lengths = pl.Series(_at_percentile(column.spread, spread).round().astype(np.int64))
-        texts = pl.Series(own).cast(pl.String).str.pad_start(lengths.cast(pl.UInt64), "x")
-        known = [value for value, _ in column.common]
-        among = int(np.searchsorted(own, len(known)))
+        texts = pl.Series(unique).cast(pl.String).str.pad_start(lengths.cast(pl.UInt64), "x")
+        common = [value for value, _ in column.common]
+        among = int(np.searchsorted(unique, len(common)))
         if among:
-            head = pl.Series(known, dtype=pl.String).gather(own[:among])
+            head = pl.Series(common, dtype=pl.String).gather(unique[:among])
             texts = pl.concat([head, texts[among:]])
         return texts.gather(inverse)
 
@@ -156,17 +156,17 @@ class RandomColumn:
 def _different(column: ColumnInspection) -> Floats:
     """About as many different values as there are, ascending, with all that are known."""
     common = [value for value, _ in column.common]
-    known = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
-    wanted = others = max(column.distinct - len(known), 0)
+    known_values = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
+    count = points = max(column.distinct - len(known_values), 0)
     for _ in range(_TRIALS):
-        between = _at_percentile(column.spread, np.linspace(0, 1, others + 2)[1:-1])
+        between = _at_percentile(column.spread, np.linspace(0, 1, points + 2)[1:-1])
         exact = between if DTYPES[column.dtype].kind == "float" else between.round()
         # Values between percentiles may be known, or equal after rounding.
-        found = np.setdiff1d(exact, known)
-        others += max(wanted - len(found), 0)
-    if len(found) > wanted:
-        found = found[np.arange(wanted) * len(found) // wanted]
-    return np.union1d(known, found)
+        additions = np.setdiff1d(exact, known_values)
+        points += max(count - len(additions), 0)
+    if len(additions) > count:
+        additions = additions[np.arange(count) * len(additions) // count]
+    return np.union1d(known_values, additions)
 
 
 def _at_percentile(percentiles: Any, among: Floats) -> Floats:

@@ -82,13 +82,13 @@ def _of_times(kind: str, advice: str = "") -> Suggestion:
 
 def _times_as_text(column: ColumnInspection) -> Suggestion:
     """The suggestion for texts that are dates or times in known formats."""
-    first, *others = column.formats
+    first, *rest = column.formats
     kind, method = ("times", "to_datetime") if has_hours(first) else ("dates", "to_date")
     parse = f'str.{method}("{first}")'
     if column.is_list:
         parse = f"list.eval(polars.element().{parse})"
     advice = f' as text: parse them before, polars.col("{column.name}").{parse}'
-    again = f'; "{others[0]}" reads them too' if others else ""
+    again = f'; "{rest[0]}" reads them too' if rest else ""
     return _of_times(kind, f"{advice}{again}")
 
 
@@ -101,14 +101,14 @@ def _of_ids(column: ColumnInspection) -> Suggestion:
         return _categorified(
             column, 'ops.LambdaOp(lambda c: c.cast("int64")) >> ', "whole numbers, "
         )
-    made = _categorified(column, "", "")
+    result = _categorified(column, "", "")
     missing = column.null_elements if column.is_list else column.nulls
     if DTYPES[column.dtype].kind == "bool" and missing:
         dtype = "polars.List(polars.Int8)" if column.is_list else "polars.Int8"
         cast = f'polars.col("{column.name}").cast({dtype})'
         advice = f"booleans with null, which a request cannot hold: cast them before, {cast}"
-        return replace(made, reason=f"{made.reason}; {advice}")
-    return made
+        return replace(result, reason=f"{result.reason}; {advice}")
+    return result
 
 
 def _categorified(column: ColumnInspection, before: str, facts: str) -> Suggestion:

@@ -76,41 +76,41 @@ def percent(share: float) -> str:
 
 def details(column: ColumnInspection) -> list[str]:
     """Further facts, in words: lengths of lists, missing elements, and quantiles."""
-    found = []
+    texts = []
     if column.lengths:
         least, middle, most = (column.lengths[n] for n in (0, 50, 100))
-        found.append(f"lists of {least} to {most} values, median length {middle}")
+        texts.append(f"lists of {least} to {most} values, median length {middle}")
     counts = {"null elements": column.null_elements, "NaN": column.nans}
     counts["infinite"] = column.infinities
-    found += [f"{count:,} {name}" for name, count in counts.items() if count]
+    texts += [f"{count:,} {name}" for name, count in counts.items() if count]
     if column.quantiles and column.dtype != "string" and column.distinct > 2:
         half, high = (column.readable(column.quantiles[n]) for n in (50, 99))
-        found.append(f"median {half}, 99% up to {high}")
-    return found
+        texts.append(f"median {half}, 99% up to {high}")
+    return texts
 
 
 def _lines(rows: int, column: ColumnInspection) -> Iterator[str]:
     *facts, ends = facts_of(rows, column)
-    found = details(column)
+    notes = details(column)
     # A fact that is too long for the line goes below it.
     if width_of(ends) > _RANGE:
-        found, ends = [f"from {ends.replace(' .. ', ' to ')}", *found], ""
+        notes, ends = [f"from {ends.replace(' .. ', ' to ')}", *notes], ""
     if width_of(column.type) > _TYPE:
-        found = [column.type, *found]
+        notes = [column.type, *notes]
     name = printable(column.name)
     if width_of(name) > _NAME:
         yield cut(name, _WIDTH)
         name = ""
     yield _line((name, column.type, *facts, ends))
-    if found:
-        yield from _folded(", ".join(found))
+    if notes:
+        yield from _folded(", ".join(notes))
     yield from _folded(f"-> {suggestion(column)}")
 
 
 def _line(texts: Sequence[str]) -> str:
     name, type_, gone, distinct, top, zipf, ends = texts
-    left = f"{_padded(name, _NAME)} {_padded(type_, _TYPE)}"
-    return f"{left}{gone:>7} {distinct:>9} {top:>6} {zipf:>4}  {cut(ends, _RANGE)}"
+    start = f"{_padded(name, _NAME)} {_padded(type_, _TYPE)}"
+    return f"{start}{gone:>7} {distinct:>9} {top:>6} {zipf:>4}  {cut(ends, _RANGE)}"
 
 
 def _padded(text: str, width: int) -> str:

@@ -39,5 +39,5 @@ def has_hours(text: str) -> bool:
 
 
 def _is_read(texts: pl.Series, text: str) -> bool:
-    read = texts.str.to_datetime(text, strict=False).dt.year()
-    return bool((read.fill_null(0) >= _FIRST_YEAR).all())
+    years = texts.str.to_datetime(text, strict=False).dt.year()
+    return bool((years.fill_null(0) >= _FIRST_YEAR).all())

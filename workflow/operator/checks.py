@@ -42,8 +42,8 @@ def expect_state(state: State, names: Iterable[str]) -> None:
     Raises:
         WorkflowError: the state belongs to other columns, or to another operator.
     """
-    wanted = list(names)
+    expected_names = list(names)
     require(
-        state.keys() == set(wanted),
-        f"Expected state for {listed(wanted)}. Received: {listed(state) or 'none'}.",
+        state.keys() == set(expected_names),
+        f"Expected state for {listed(expected_names)}. Received: {listed(state) or 'none'}.",
     )

@@ -135,8 +135,8 @@ class Operator(ABC, metaclass=OperatorMeta):
 
     def groups(self, columns: Iterable[str]) -> Groups:
         """The groups to work on; outside a graph each column is a group, dependencies excluded."""
-        others = self.dependency_names()
-        return self.inputs.groups or tuple((name,) for name in columns if name not in others)
+        dependencies = self.dependency_names()
+        return self.inputs.groups or tuple((name,) for name in columns if name not in dependencies)
 
     def own_columns(self, columns: Iterable[str]) -> list[str]:
         """The columns on the left of `>>`, without those that are only dependencies."""
@@ -150,8 +150,8 @@ class Operator(ABC, metaclass=OperatorMeta):
         """The names of the columns that `depends_on` stands for."""
         if self.inputs.dependencies or self.depends_on is None:
             return self.inputs.dependencies
-        given = getattr(self, self.depends_on)
-        named = [given] if isinstance(given, str) else given
+        setting = getattr(self, self.depends_on)
+        named = [setting] if isinstance(setting, str) else setting
         names = named if isinstance(named, list | tuple) else []
         return tuple(name for name in names if isinstance(name, str))
 
@@ -280,12 +280,12 @@ class Operator(ABC, metaclass=OperatorMeta):
         Returns:
             The state of these columns, or None if the operator needs all columns.
         """
-        left = set(names)
+        rest = set(names)
         if state.keys() == set(columns):
-            return {name: state[name] for name in columns if name in left}
+            return {name: state[name] for name in columns if name in rest}
         if any(c.is_list or c.rows != len(columns) for c in state.values()):
             return None
-        rows = [number for number, name in enumerate(columns) if name in left]
+        rows = [number for number, name in enumerate(columns) if name in rest]
         return {key: _rows(column, rows) for key, column in state.items()}
 
     @classmethod

@@ -81,11 +81,11 @@ def settle(operator: Operator) -> None:
     """
     hints = _hints(type(operator))
     for name in operator.settings():
-        given = getattr(operator, name)
-        if given is None and typing.get_origin(hints[name]) is Annotated:
-            given = getattr(type(operator), name, None)
-        kept = settled(operator.label, name, given, hints[name])
-        object.__setattr__(operator, name, kept)
+        value = getattr(operator, name)
+        if value is None and typing.get_origin(hints[name]) is Annotated:
+            value = getattr(type(operator), name, None)
+        setting = settled(operator.label, name, value, hints[name])
+        object.__setattr__(operator, name, setting)
 
 
 def settled(label: str, name: str, value: Any, hint: Any) -> Any:
@@ -230,8 +230,8 @@ def _scalar(value: Any, kind: type) -> Any:
         return _text(value)
     right = type(value) is kind or (kind is float and type(value) is int)
     # JSON has no NaN, and no column or float holds larger numbers.
-    held = not isinstance(value, int) or -(2**63) <= value < 2**64
-    if not right or not held or (isinstance(value, float) and not math.isfinite(value)):
+    in_range = not isinstance(value, int) or -(2**63) <= value < 2**64
+    if not right or not in_range or (isinstance(value, float) and not math.isfinite(value)):
         raise _UnfitError(value)
     return value
 
@@ -256,23 +256,23 @@ def _dtype_name(value: Any, kinds: Sequence[str]) -> str:
     return dtype.name
 
 
-def _described(hint: Any, *, several: bool = False) -> str:
+def _described(hint: Any, *, plural: bool = False) -> str:
     """The values that an annotation allows, in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (UnionType, typing.Union):
         # A finite number includes whole ones, and programs occur in files only.
         hints = [a for a in arguments if not (a is int and float in arguments)]
-        words = [_described(a, several=several) for a in hints if Program not in typing.get_args(a)]
+        words = [_described(a, plural=plural) for a in hints if Program not in typing.get_args(a)]
         return ", ".join(words[:-1]) + " or " * (len(words) > 1) + words[-1]
     if origin is Annotated:
         return "one of " + ", ".join(n for n, dtype in DTYPES.items() if dtype.kind in arguments[1])
     if origin is Mapping:
-        inner = _described(arguments[1], several=True)
-        return f"mappings from texts to {inner}" if several else f"a mapping from texts to {inner}"
+        inner = _described(arguments[1], plural=True)
+        return f"mappings from texts to {inner}" if plural else f"a mapping from texts to {inner}"
     if origin in (Sequence, AbstractSet):
         kind = "list" if origin is Sequence else "set"
-        inner = _described(arguments[0], several=True)
-        return f"{kind}s of {inner}" if several else f"a {kind} of {inner}"
+        inner = _described(arguments[0], plural=True)
+        return f"{kind}s of {inner}" if plural else f"a {kind} of {inner}"
     if origin is Callable:
         return "a function"
-    return _WORDS[hint][several] if hint in _WORDS else f"a {getattr(hint, '__name__', hint)}"
+    return _WORDS[hint][plural] if hint in _WORDS else f"a {getattr(hint, '__name__', hint)}"

@@ -48,9 +48,9 @@ def filled_column(
     """
     schema = feature.schema
     filled = Feature.of(schema.name, value, schema, time=schema.time, properties=facts or {})
-    made = {schema.name: filled}
+    outputs = {schema.name: filled}
     if indicator:
         name = f"{schema.name}_filled"
         require(name not in columns, f"Column {name!r} exists. Rename it.")
-        made[name] = Feature.of(name, feature.expression.is_null(), schema)
-    return made
+        outputs[name] = Feature.of(name, feature.expression.is_null(), schema)
+    return outputs

@@ -23,23 +23,23 @@ def of_other_folds(values: Array, rows: Array, folds: Array, shape: tuple[int, i
     cells[rows, folds] = values
     # Summed from both ends instead of subtracted from the total, which would leave rounding errors:
     # one pass over the table, however many folds there are.
-    others = np.zeros(shape)
-    np.cumsum(cells[:, :-1], axis=1, out=others[:, 1:])
-    others[:, :-1] += np.cumsum(cells[:, :0:-1], axis=1)[:, ::-1]
-    return others
+    sums = np.zeros(shape)
+    np.cumsum(cells[:, :-1], axis=1, out=sums[:, 1:])
+    sums[:, :-1] += np.cumsum(cells[:, :0:-1], axis=1)[:, ::-1]
+    return sums
 
 
-def fold_means(sums: Array, counts: Array, given: float | None) -> Array:
+def fold_means(sums: Array, counts: Array, mean: float | None) -> Array:
     """The mean in all folds but one, for each: shape (folds,).
 
     Args:
         sums: shape (rows, folds), sums over the other folds.
         counts: the numbers of values in these sums, with the same shape.
-        given: the mean, if it is given instead of computed.
+        mean: the mean, if it is given instead of computed.
     """
     totals = counts.sum(axis=0)
-    if given is not None:
-        return np.full(len(totals), float(given))
+    if mean is not None:
+        return np.full(len(totals), float(mean))
     return np.divide(sums.sum(axis=0), totals, out=np.zeros(len(totals)), where=totals > 0)
 
 

@@ -23,9 +23,9 @@ def of_name(label: str, setting: str, function: Callable[[str], Any], name: str,
         WorkflowError: the function raises, or returns an invalid value.
     """
     try:
-        made = function(name)
+        result = function(name)
     except Exception as error:
         raise WorkflowError(
             f"{label}'s function fails for {name!r}: {type(error).__name__}: {first_line(error)}."
         ) from error
-    return settled(label, f"{setting}({name!r})", made, hint)
+    return settled(label, f"{setting}({name!r})", result, hint)

@@ -36,8 +36,8 @@ def expect_keys(label: str, groups: Groups, columns: Schema | Features) -> None:
         WorkflowError: a key is a list or a float.
     """
     for name in dict.fromkeys(name for group in groups for name in group):
-        found = columns[name]
-        column = found if isinstance(found, ColumnSchema) else found.schema
+        entry = columns[name]
+        column = entry if isinstance(entry, ColumnSchema) else entry.schema
         require(
             not column.is_list,
             f"{label} groups by one value a row. Received: column {name!r}, {column}. Give each "
@@ -119,16 +119,16 @@ def key_rows(prefix: str, group: Sequence[str], state: State) -> list[Array]:
     """
     names = key_names(group)
     rows = np.arange(state[key_state_names(prefix, group)[-1]].rows)
-    found: list[Array] = []
+    indexes: list[Array] = []
     for name in reversed(names[1:]):
         values, pairs = state[f"{prefix}.{name}"], state[f"{prefix}.{name}.pairs"]
         _expect_places(rows, pairs.rows)
         before, place = np.divmod(pairs.array[rows], values.rows + FIRST)
         _expect_places(place - FIRST, values.rows)
-        found.append(place - FIRST)
+        indexes.append(place - FIRST)
         rows = before - FIRST
     _expect_places(rows, state[f"{prefix}.{names[0]}"].rows)
-    return [rows, *reversed(found)]
+    return [rows, *reversed(indexes)]
 
 
 def _expect_places(places: Array, count: int) -> None:
@@ -205,8 +205,8 @@ def rows_of(
     """The row in a group's table for each row of another table with the same keys."""
     schemas = Schema(columns[name].schema for name in group)
     sources = {c.name: Feature(source(c.name, Type(c.dtype)), c) for c in schemas.columns}
-    found = find_row(prefix, group, sources, state, rows)
-    program = build([(ColumnSchema("row", "int64"), found)], schemas)
+    row = find_row(prefix, group, sources, state, rows)
+    program = build([(ColumnSchema("row", "int64"), row)], schemas)
     # The keys alone: another column of the table may have the name of one in the data.
     named = table.lazy().select(
         pl.col(k).alias(n) for k, n in zip(key_names(group), group, strict=True)
@@ -238,9 +238,9 @@ def restrict_groups(state: State, groups: Groups, names: Iterable[str]) -> State
 
     Groups are numbered in the state, so the remaining ones get new numbers.
     """
-    left = set(names)
-    kept = [name for name, group in tables_of(groups).items() if left.issuperset(group)]
-    places = dict(zip(kept, tables_of(groups), strict=False))
+    columns = set(names)
+    prefixes = [name for name, group in tables_of(groups).items() if columns.issuperset(group)]
+    places = dict(zip(prefixes, tables_of(groups), strict=False))
     remaining: dict[str, Column] = {}
     for name, column in state.items():
         table = name.removeprefix(TIME)
@@ -256,12 +256,12 @@ def check_tables(state: State, groups: Mapping[str, Sequence[str]], tables: Sequ
     Raises:
         WorkflowError: an entry is missing, superfluous or has a wrong size.
     """
-    wanted = {n for prefix, group in groups.items() for n in key_state_names(prefix, group)}
-    wanted |= {f"{prefix}.{table}" for prefix in groups for table in tables}
+    names = {n for prefix, group in groups.items() for n in key_state_names(prefix, group)}
+    names |= {f"{prefix}.{table}" for prefix in groups for table in tables}
     times = {f"{TIME}{prefix}.{table}" for prefix in groups for table in tables}
     require(
-        wanted <= state.keys() <= wanted | times,
-        f"Expected state for {', '.join(sorted(wanted))}. Received: {', '.join(state) or 'none'}.",
+        names <= state.keys() <= names | times,
+        f"Expected state for {', '.join(sorted(names))}. Received: {', '.join(state) or 'none'}.",
     )
     for prefix, group in groups.items():
         keys = state[key_state_names(prefix, group)[-1]].rows

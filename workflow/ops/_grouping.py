@@ -63,16 +63,16 @@ def _grouped(
         if pa.types.is_large_string(columns[key].type)
     }
     columns |= {key: text.indices for key, text in texts.items()}
-    made = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(list(aggregates))
+    table = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(list(aggregates))
     for key, text in texts.items():
-        place = made.column_names.index(key)
-        made = made.set_column(place, key, text.dictionary.take(made[key]))
+        place = table.column_names.index(key)
+        table = table.set_column(place, key, text.dictionary.take(table[key]))
     names = [f"{column}_{function}" for column, function in aggregates]
-    return pl.DataFrame(pl.from_arrow(made.select([*keys, *names])))
+    return pl.DataFrame(pl.from_arrow(table.select([*keys, *names])))
 
 
 def summed(keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
     """A row for each key, with the sums of all other columns."""
-    others = [name for name in rows.columns if name not in keys]
-    made = grouped(rows, keys, [(name, "sum") for name in others])
-    return made.rename({f"{name}_sum": name for name in others})
+    columns = [name for name in rows.columns if name not in keys]
+    sums = grouped(rows, keys, [(name, "sum") for name in columns])
+    return sums.rename({f"{name}_sum": name for name in columns})

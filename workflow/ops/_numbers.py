@@ -62,8 +62,8 @@ def scaled(
     columns: Features, offsets: Sequence[float], scales: Sequence[float], dtype: str
 ) -> Features:
     """(value - offset) / scale, computed in float64, of columns in their order."""
-    made: Features = {}
+    outputs: Features = {}
     for (name, feature), offset, scale in zip(columns.items(), offsets, scales, strict=True):
         value = ((feature.expression.cast("float64") - offset) / scale).cast(dtype)
-        made[name] = Feature.of(name, value, feature.schema, tags=(Tags.CONTINUOUS,))
-    return made
+        outputs[name] = Feature.of(name, value, feature.schema, tags=(Tags.CONTINUOUS,))
+    return outputs

@@ -122,9 +122,9 @@ def _term(
     # Only entries of the other matrix whose features can occur here.
     met = np.isin(right.feature + 1, feature)
     keys = right.row[met] * (len(right.features) + 1) + right.feature[met] + 1
-    found = (row.gather(Column(feature)) + base).lookup(Column(keys), missing=len(keys))
+    entry = (row.gather(Column(feature)) + base).lookup(Column(keys), missing=len(keys))
     other = np.append(right.weight[met], 0.0)
-    return row.gather(Column(weight)) * found.gather(Column(other))
+    return row.gather(Column(weight)) * entry.gather(Column(other))
 
 
 def _places(values: pl.Series, among: pl.Series) -> Array:
@@ -136,13 +136,13 @@ def _places(values: pl.Series, among: pl.Series) -> Array:
             f"Features on both sides need one type. Received: {values.dtype} and {among.dtype}.",
         )
         values, among = values.cast(pl.Int128), among.cast(pl.Int128)
-    found = values.to_frame("value").join(
+    matches = values.to_frame("value").join(
         among.to_frame("value").with_row_index("place"),
         on="value",
         how="left",
         maintain_order="left",
     )
-    return found["place"].cast(pl.Int64).fill_null(-1).to_numpy()
+    return matches["place"].cast(pl.Int64).fill_null(-1).to_numpy()
 
 
 def _keys(matrix: Sparse) -> Column:

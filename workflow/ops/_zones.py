@@ -59,8 +59,8 @@ def offsets_of(zone: str) -> Offsets:
 def _offsets(moments: Array, zone: str) -> Array:
     utc = pl.Series(moments * 1_000).cast(pl.Datetime("ms", "UTC"))
     local = utc.dt.convert_time_zone(zone).dt.replace_time_zone(None)
-    made: Array = local.cast(pl.Int64).to_numpy() // 1_000 - moments
-    return made
+    seconds: Array = local.cast(pl.Int64).to_numpy() // 1_000 - moments
+    return seconds
 
 
 def expect_zone(zone: str) -> None:

@@ -27,11 +27,11 @@ class _Metadata(Operator, abstract=True):
 
     def _check_settings(self) -> None:
         if "tags" in self.settings():
-            given = self._tags
-            object.__setattr__(self, "tags", one_or_several(given))
+            tags = self._tags
+            object.__setattr__(self, "tags", one_or_several(tags))
             require(
                 all(self._tags),
-                f"{self.label} needs tags of a letter or more. Received: {given!r}.",
+                f"{self.label} needs tags of a letter or more. Received: {tags!r}.",
             )
         for name, value in self._properties.items():
             require(
@@ -86,14 +86,14 @@ class AddMetadata(_Metadata):
     def examples(cls) -> list[Example]:
         """Tags, properties, both and none, of columns of every kind."""
         rows = {"age": [31, None], "genres": [["x"], None]}
-        known: dict[str, _Value] = {
+        properties: dict[str, _Value] = {
             "unit": "years",
             "domain": {"min": -(2**63), "max": 2**63 - 1},
             "odd": [1, None],
         }
         return [
             Example(cls([Tags.USER, "mine"]), rows),
-            Example(cls(tags="user", properties=known), {"age": [31, None]}),
+            Example(cls(tags="user", properties=properties), {"age": [31, None]}),
             Example(cls(), rows),
         ]
 

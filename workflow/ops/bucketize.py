@@ -47,9 +47,9 @@ class Bucketize(Operator):
     boundaries: Boundaries | Callable[[str], Sequence[float]]
 
     def _check_settings(self) -> None:
-        given = self.boundaries
-        if not callable(given):
-            for boundaries in given.values() if isinstance(given, Mapping) else [given]:
+        setting = self.boundaries
+        if not callable(setting):
+            for boundaries in setting.values() if isinstance(setting, Mapping) else [setting]:
                 _expect_ascending(boundaries)
 
     @classmethod
@@ -74,20 +74,20 @@ class Bucketize(Operator):
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The numbers of the buckets."""
         expect_numbers(self, columns)
-        made: Features = {}
+        outputs: Features = {}
         for name, feature in columns.items():
             boundaries = self._of_column(name, columns)
             bucket = _bucket(feature, np.array(boundaries))
-            made[name] = numbered(name, bucket, feature.schema, len(boundaries) + 1)
-        return made
+            outputs[name] = numbered(name, bucket, feature.schema, len(boundaries) + 1)
+        return outputs
 
     def _of_column(self, name: str, columns: Features) -> list[float]:
         if callable(self.boundaries):
-            given: list[float] = of_name(
+            boundaries: list[float] = of_name(
                 self.label, "boundaries", self.boundaries, name, Sequence[float]
             )
-            _expect_ascending(given)
-            return given
+            _expect_ascending(boundaries)
+            return boundaries
         if not isinstance(self.boundaries, Mapping):
             return list(self.boundaries)
         unknown = [repr(key) for key in self.boundaries if key not in columns]

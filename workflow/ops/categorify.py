@@ -111,8 +111,8 @@ class Categorify(Operator):
             self.encode_type in (JOINT, COMBO),
             f'Categorify needs encode_type "{JOINT}" or "{COMBO}". Received: {self.encode_type!r}.',
         )
-        given = {n: given_vocabulary(n, values) for n, values in (self.vocabs or {}).items()}
-        object.__setattr__(self, "vocabs", given)
+        vocabularies = {n: given_vocabulary(n, values) for n, values in (self.vocabs or {}).items()}
+        object.__setattr__(self, "vocabs", vocabularies)
 
     def _expect_numbers(self) -> None:
         least = {"freq_threshold": 0, "max_size": 0, "num_buckets": 1, "split_out": 1}
@@ -198,11 +198,11 @@ class Categorify(Operator):
         self, partials: Mapping[str, pl.DataFrame], columns: Schema
     ) -> Mapping[str, pl.DataFrame]:
         """The values that may get an id, and the number of rows of the others."""
-        made: dict[str, pl.DataFrame] = {}
+        tables: dict[str, pl.DataFrame] = {}
         for name in (v.name for v in self._vocabularies(columns) if v.name in partials):
             least = per_column(self.freq_threshold, name, 0)
-            made |= condensed(name, partials[name], least, self._most(name))
-        return made
+            tables |= condensed(name, partials[name], least, self._most(name))
+        return tables
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The vocabularies, and for a single table the place of each vocabulary in it."""
@@ -224,24 +224,24 @@ class Categorify(Operator):
         self, partials: Mapping[str, pl.DataFrame], columns: Schema
     ) -> Mapping[str, Coverage]:
         """The coverage of each column that is not part of a combination."""
-        found: dict[str, Coverage] = {}
+        results: dict[str, Coverage] = {}
         for vocabulary in self._vocabularies(columns):
             name = vocabulary.name
             if name in self._given:
-                own = Coverage(len(self._given[name]))
+                result = Coverage(len(self._given[name]))
             else:
                 least = per_column(self.freq_threshold, name, 0)
-                others = rows_left_out(name, partials)
-                own = coverage(partials[name], least, self._most(name), others)
+                further_rows = rows_left_out(name, partials)
+                result = coverage(partials[name], least, self._most(name), further_rows)
             outputs = set(vocabulary.outputs)
-            found |= {column: own for column in vocabulary.columns if column in outputs}
-        return found
+            results |= {column: result for column in vocabulary.columns if column in outputs}
+        return results
 
     def lower(self, columns: Features, state: State) -> Features:
         """The ids."""
         vocabularies = self._vocabularies(columns, state)
         expect_state(state, self._state_names(vocabularies, state))
-        made: Features = {}
+        outputs: Features = {}
         for vocabulary in vocabularies:
             ids, cardinality = self._ids(vocabulary, state)
             require(
@@ -252,29 +252,29 @@ class Categorify(Operator):
             least = ids.null if self.single_table else PADDING
             domain = {"min": least, "max": ids.end - 1, "name": vocabulary.name}
             for name, feature in vocabulary.features(columns, state, ids).items():
-                made[name] = Feature.of(
+                outputs[name] = Feature.of(
                     name,
                     feature.expression.cast(self.dtype),
                     feature.schema,
                     tags=(Tags.CATEGORICAL,),
                     properties={"cardinality": cardinality, "domain": domain},
                 )
-        return made
+        return outputs
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The vocabularies of the remaining columns; combinations that lose a column are dropped."""
-        kept: dict[str, Column] = {}
+        entries: dict[str, Column] = {}
         for vocabulary, members in remaining(self._vocabularies(columns, state), state, set(names)):
-            own = self._state_names([vocabulary], state)
-            kept |= {name: state[name] for name in own if name in state}
-            kept |= members
-        return kept
+            entry_names = self._state_names([vocabulary], state)
+            entries |= {name: state[name] for name in entry_names if name in state}
+            entries |= members
+        return entries
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Categorify:
         """The operator, with given vocabularies restored, so that it can be fitted again."""
-        given = [name for name in state if name.startswith(f"{GIVEN}.")]
-        vocabs = {name.removeprefix(f"{GIVEN}."): series_of(name, state) for name in given}
+        names = [name for name in state if name.startswith(f"{GIVEN}.")]
+        vocabs = {name.removeprefix(f"{GIVEN}."): series_of(name, state) for name in names}
         return cls(vocabs=vocabs, **config)
 
     def meanings(self, output: str, columns: Features, state: State) -> pl.DataFrame:
@@ -299,19 +299,19 @@ class Categorify(Operator):
             expect_known(setting, getattr(self, setting), names)
         for vocabulary in vocabularies:
             vocabulary.check(columns)
-            most, given = self._most(vocabulary.name), self._given.get(vocabulary.name)
-            if given is not None:
-                vocabulary.expect_fit(given, columns)
+            most, values = self._most(vocabulary.name), self._given.get(vocabulary.name)
+            if values is not None:
+                vocabulary.expect_fit(values, columns)
                 require(
-                    most is None or len(given) <= most,
-                    f"The vocabulary of {vocabulary.name!r} has {len(given)} values, and max_size "
+                    most is None or len(values) <= most,
+                    f"The vocabulary of {vocabulary.name!r} has {len(values)} values, and max_size "
                     f"leaves room for {most}.",
                 )
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether it counts in parts, one query after another."""
-        given = self.split_out
-        return any(n > 1 for n in (given.values() if isinstance(given, Mapping) else [given]))
+        setting = self.split_out
+        return any(n > 1 for n in (setting.values() if isinstance(setting, Mapping) else [setting]))
 
     def _parts(self, name: str) -> int:
         return int(per_column(self.split_out, name, 1))

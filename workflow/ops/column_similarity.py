@@ -112,22 +112,24 @@ class ColumnSimilarity(Operator):
             state |= self._side("right", self.right_features)
         return state
 
-    def _side(self, side: str, given: Any) -> dict[str, Column]:
-        options = options_of(given, self.storage_options)
-        return _state(side, _table(f"{side}_features", given, options))
+    def _side(self, side: str, data: Any) -> dict[str, Column]:
+        options = options_of(data, self.storage_options)
+        return _state(side, _table(f"{side}_features", data, options))
 
     def lower(self, columns: Features, state: State) -> Features:
         """The similarity of each pair."""
         pairs = self._pairs(columns)
         left, right = (weighted(table, self.metric) for table in _tables(state))
-        made: Features = {}
+        outputs: Features = {}
         for first, second in pairs:
             name = f"{first}_{second}_sim"
-            require(name not in made, f"ColumnSimilarity makes two columns {name!r}. Rename one.")
+            require(
+                name not in outputs, f"ColumnSimilarity makes two columns {name!r}. Rename one."
+            )
             value = similarity(columns[first].expression, columns[second].expression, left, right)
             like = computed_of(columns[first].schema, columns[second].schema)
-            made[name] = Feature.of(name, value.cast("float32"), like, tags=(Tags.CONTINUOUS,))
-        return made
+            outputs[name] = Feature.of(name, value.cast("float32"), like, tags=(Tags.CONTINUOUS,))
+        return outputs
 
     def _pairs(self, columns: Schema | Features) -> list[tuple[str, str]]:
         groups = self.groups(columns)
@@ -140,8 +142,8 @@ class ColumnSimilarity(Operator):
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The tables, unless a pair loses a column."""
-        left = set(names)
-        whole = all(left.isdisjoint(pair) or left.issuperset(pair) for pair in self._pairs(columns))
+        rest = set(names)
+        whole = all(rest.isdisjoint(pair) or rest.issuperset(pair) for pair in self._pairs(columns))
         return state if whole else None
 
     @classmethod
@@ -152,14 +154,14 @@ class ColumnSimilarity(Operator):
 
 
 def _table(
-    setting: str, given: Any, storage_options: Mapping[str, Any] | None = None
+    setting: str, data: Any, storage_options: Mapping[str, Any] | None = None
 ) -> pl.DataFrame:
     """A table as `id`, `feature` and `weight`, with a row for each feature of an id."""
-    if hasattr(given, "tocoo"):
-        entries = given.tocoo()
-        given = {"id": entries.row, "feature": entries.col, "weight": entries.data}
+    if hasattr(data, "tocoo"):
+        entries = data.tocoo()
+        data = {"id": entries.row, "feature": entries.col, "weight": entries.data}
     with polars_errors(f"The table {setting} of ColumnSimilarity cannot be read"):
-        table = as_lazy_frame(given, storage_options).collect()
+        table = as_lazy_frame(data, storage_options).collect()
     require(
         table.width in (2, 3),
         f"{setting} needs columns of ids, of features and perhaps of weights. "

@@ -92,16 +92,17 @@ class DataStats(Operator):
         Raises:
             WorkflowError: the workflow is not fitted, or has no DataStats.
         """
-        found: dict[str, Statistics] = {}
+        statistics: dict[str, Statistics] = {}
         for number, node in enumerate(workflow.nodes):
             if isinstance(node, OperatorNode) and isinstance(node.operator, DataStats):
                 state = workflow.states[number]
                 for name, feature in workflow.made[node].columns.items():
-                    found[name] = _statistics(feature.schema, state)
+                    statistics[name] = _statistics(feature.schema, state)
         require(
-            bool(found), "The workflow has no DataStats: ['age'] >> ops.DataStats() learns them."
+            bool(statistics),
+            "The workflow has no DataStats: ['age'] >> ops.DataStats() learns them.",
         )
-        return found
+        return statistics
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
         """The moments of floats, and the count of each other value."""
@@ -165,8 +166,8 @@ class DataStats(Operator):
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:  # noqa: ARG002
         """Statistics of the remaining columns."""
-        kept = set(names)
-        return {key: column for key, column in state.items() if key.partition(".")[2] in kept}
+        rest = set(names)
+        return {key: column for key, column in state.items() if key.partition(".")[2] in rest}
 
 
 _MOMENTS = ("rows", "values", "cardinality", "mean", "std")
@@ -204,13 +205,13 @@ def _of_counts(table: pl.DataFrame) -> pl.DataFrame:
     value = pl.col("value")
     measured = value.str.len_chars().cast(pl.Int64) if table["value"].dtype == pl.String else value
     # In a fixed order, and by numpy, so that sums are equal each time.
-    known = table.filter(value.is_not_null()).sort("value").with_columns(measured)
-    count, real = (known[name].cast(pl.Float64).to_numpy() for name in ("count", "value"))
-    values = int(known["count"].sum())
+    counts = table.filter(value.is_not_null()).sort("value").with_columns(measured)
+    count, real = (counts[name].cast(pl.Float64).to_numpy() for name in ("count", "value"))
+    values = int(counts["count"].sum())
     mean = float(np.sum(real * count)) / values if values else None
     spread = None if mean is None else float(np.sum(count * (real - mean) ** 2))
     std = None if spread is None or values < 2 else (spread / (values - 1)) ** 0.5
-    return known.select(
+    return counts.select(
         rows=pl.lit(table["count"].sum(), pl.Int64),
         values=values,
         cardinality=pl.len(),

@@ -209,15 +209,15 @@ class DatePart(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The parts of each column."""
-        made: Features = {}
+        outputs: Features = {}
         for name, feature in columns.items():
             self._expect_times(feature)
             calendar = _Calendar(self._local(feature), self._unit)
             for part in self.parts:
                 function, limits = _PARTS[part]
                 value = function(calendar).cast("int32")
-                made[f"{name}_{part}"] = _feature(f"{name}_{part}", value, feature, limits)
-        return made
+                outputs[f"{name}_{part}"] = _feature(f"{name}_{part}", value, feature, limits)
+        return outputs
 
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The settings, and the offsets of the zones in the settings and the columns."""
@@ -244,8 +244,8 @@ class DatePart(Operator):
 
     def _zone(self, column: ColumnSchema) -> str | None:
         """The zone whose hours are wanted; None if the column's values show them already."""
-        own = None if column.time in ("", DATE, NAIVE) else column.time
-        zone = self.time_zone or own
+        column_zone = None if column.time in ("", DATE, NAIVE) else column.time
+        zone = self.time_zone or column_zone
         return None if zone == "UTC" else zone
 
     def _offsets(self, zone: str) -> Sequence[Sequence[int]]:

@@ -83,22 +83,22 @@ class DifferenceLag(WindowOperator):
                 f"DifferenceLag needs numbers. Received: column {name!r}, {column}.",
             )
         return Schema(
-            like.with_(name=made, dtype="float32", tags=add_tags(like.tags, (Tags.CONTINUOUS,)))
-            for made, like in ((m, computed_of(columns[n])) for m, n, _ in self._made(columns))
+            like.with_(name=output, dtype="float32", tags=add_tags(like.tags, (Tags.CONTINUOUS,)))
+            for output, like in ((m, computed_of(columns[n])) for m, n, _ in self._made(columns))
         )
 
     def window(self, columns: Schema, values: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
         """The differences over the whole data."""
         keys = [values[name] for name in self.dependency_names()]
-        made = {}
+        differences = {}
         for output, name, shift in self._made(columns):
             value = values[name]
             before = value.shift(shift).over(keys)
             difference = value.cast(pl.Float64) - before.cast(pl.Float64)
             if columns[name].dtype in ("int64", "uint64"):
                 difference = _exact(columns[name].dtype, value, before, difference)
-            made[output] = difference.cast(pl.Float32)
-        return made
+            differences[output] = difference.cast(pl.Float32)
+        return differences
 
     def _made(self, columns: Schema) -> list[tuple[str, str, int]]:
         shifts = [self.shift] if isinstance(self.shift, int) else self.shift

@@ -55,10 +55,10 @@ class DropLowCardinality(Operator):
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The remaining columns."""
         sizes = {name: facts_of(f.schema).get("cardinality") for name, f in columns.items()}
-        kept = [n for n, size in sizes.items() if size is None or size - 1 >= self.min_cardinality]
+        names = [n for n, size in sizes.items() if size is None or size - 1 >= self.min_cardinality]
         have = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         require(
-            bool(kept),
+            bool(names),
             f"DropLowCardinality({self.min_cardinality}) leaves no column: {have} ids. Set a smaller one.",
         )
-        return {name: columns[name] for name in kept}
+        return {name: columns[name] for name in names}

@@ -64,16 +64,16 @@ class FillMissing(Operator):
         return filled
 
     def _filled(self, feature: Feature) -> Expression:
-        column, given = feature.expression, self.fill_val
+        column, filling = feature.expression, self.fill_val
         dtype, kind = column.type.dtype, column.type.kind
         remedy = f"Choose one, such as { ({'bool': True, 'string': ''}.get(kind, 0))!r}"
-        if isinstance(given, str) == (kind == "string"):
-            value = column.fill_null(given)
+        if isinstance(filling, str) == (kind == "string"):
+            value = column.fill_null(filling)
             if (wider := value.type.dtype) == dtype:
                 return value
             cast = f'LambdaOp(lambda c: c.cast("{wider}"))'
-            remedy += f", or cast the column before: {cast} >> {self.label}({given!r})"
+            remedy += f", or cast the column before: {cast} >> {self.label}({filling!r})"
         raise WorkflowError(
             f"Expected a value of {dtype}, the dtype of column {feature.schema.name!r}. "
-            f"Received: {given!r}. {remedy}."
+            f"Received: {filling!r}. {remedy}."
         )

@@ -89,8 +89,8 @@ class Groupby(FrameOperator):
         require(
             bool(self.groupby_cols), "Groupby needs column names in groupby_cols. Received: []."
         )
-        given = self.aggs if isinstance(self.aggs, Mapping) else {"": self.aggs}
-        named = {column: one_or_several(aggregates) for column, aggregates in given.items()}
+        aggs = self.aggs if isinstance(self.aggs, Mapping) else {"": self.aggs}
+        named = {column: one_or_several(aggregates) for column, aggregates in aggs.items()}
         require(
             bool(named) and all(named.values()), f"Groupby needs aggs. Received: {self.aggs!r}."
         )
@@ -129,15 +129,15 @@ class Groupby(FrameOperator):
                 not columns[name].is_list,
                 f"Groupby takes no list as a key or for sorting. Received: {name!r}.",
             )
-        made = [columns[name] for name in self._keys_made(columns)]
+        schemas = [columns[name] for name in self._keys_made(columns)]
         for name, aggregate in self._chosen(columns):
-            made.append(self._aggregate_schema(columns[name], aggregate))
-        return Schema(made)
+            schemas.append(self._aggregate_schema(columns[name], aggregate))
+        return Schema(schemas)
 
     def _keys_made(self, columns: Schema) -> list[str]:
         """The keys that are output columns: those left of `>>`."""
-        own = self.own_columns(columns)
-        return [name for name in one_or_several(self.groupby_cols) if name in own]
+        own_columns = self.own_columns(columns)
+        return [name for name in one_or_several(self.groupby_cols) if name in own_columns]
 
     def _chosen(self, columns: Schema) -> list[tuple[str, str]]:
         """The column of each output, and its aggregate."""
@@ -148,8 +148,8 @@ class Groupby(FrameOperator):
                 for a in one_or_several(aggs)
             ]
         keys = one_or_several(self.groupby_cols)
-        others = [name for name in self.own_columns(columns) if name not in keys]
-        return [(name, aggregate) for name in others for aggregate in one_or_several(self.aggs)]
+        names = [name for name in self.own_columns(columns) if name not in keys]
+        return [(name, aggregate) for name in names for aggregate in one_or_several(self.aggs)]
 
     def _aggregate_schema(self, column: ColumnSchema, aggregate: str) -> ColumnSchema:
         possible = _possible(column)
@@ -187,14 +187,14 @@ class Groupby(FrameOperator):
                 nulls_last=not self.ascending,
                 maintain_order=True,
             )
-        made = [
+        aggregates = [
             _aggregate(columns[name], self._end_of(aggregate)).alias(self._output(name, aggregate))
             for name, aggregate in self._chosen(columns)
         ]
-        grouped = frame.group_by(keys, maintain_order=True).agg(made)
-        made_of = grouped.sort(keys, nulls_last=True, maintain_order=True)
+        grouped = frame.group_by(keys, maintain_order=True).agg(aggregates)
+        rows = grouped.sort(keys, nulls_last=True, maintain_order=True)
         hidden = [name for name in keys if name not in self._keys_made(columns)]
-        return made_of.drop(hidden) if hidden else made_of
+        return rows.drop(hidden) if hidden else rows
 
     def _end_of(self, aggregate: str) -> str:
         """The end of the sorted rows at which an aggregate is; the opposite one if descending."""

@@ -74,13 +74,13 @@ class HashBucket(Operator):
         """The ids."""
         schema = Schema(feature.schema for feature in columns.values())
         expect_known("num_buckets", self.num_buckets, schema)
-        made: Features = {}
+        outputs: Features = {}
         for name, feature in columns.items():
             expect_hashable("HashBucket", feature)
             buckets = buckets_of(self.num_buckets, name)
             bucket = self._bucket(feature, buckets).fill_null(0)
-            made[name] = numbered(name, bucket, feature.schema, buckets)
-        return made
+            outputs[name] = numbered(name, bucket, feature.schema, buckets)
+        return outputs
 
     def _bucket(self, feature: Feature, buckets: int) -> Expression:
         if self.hash == SPLITMIX64:

@@ -104,10 +104,10 @@ class HashedCross(Operator):
 
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """One column of ids for each group."""
-        own = self.groups(columns)
-        if all(len(group) == 1 for group in own):
-            own = (tuple(name for (name,) in own),)
-        groups = {"_X_".join(group): group for group in own}
+        column_groups = self.groups(columns)
+        if all(len(group) == 1 for group in column_groups):
+            column_groups = (tuple(name for (name,) in column_groups),)
+        groups = {"_X_".join(group): group for group in column_groups}
         named = self.num_buckets if isinstance(self.num_buckets, Mapping) else groups
         unknown = [name for name in named if name not in groups]
         require(
@@ -115,15 +115,15 @@ class HashedCross(Operator):
             f"num_buckets is set for {listed(map(repr, unknown))}. "
             f"The new columns are: {listed(groups)}.",
         )
-        made = {}
+        outputs = {}
         for name, group in groups.items():
             require(
                 len(group) > 1,
                 f"HashedCross needs groups of columns, as in [['a', 'b']] >> HashedCross(1000). "
                 f"Received: column {group[0]!r} alone.",
             )
-            made[name] = self._cross(name, [columns[column] for column in group])
-        return made
+            outputs[name] = self._cross(name, [columns[column] for column in group])
+        return outputs
 
     def _cross(self, name: str, features: list[Feature]) -> Feature:
         for feature in features:

@@ -81,9 +81,9 @@ class JoinExternal(Operator):
     learns: ClassVar[bool] = True
 
     def _check_settings(self) -> None:
-        keys, others = self._keys
+        keys, table_keys = self._keys
         require(
-            bool(keys) and len(set(keys)) == len(keys) == len(others) == len(set(others)),
+            bool(keys) and len(set(keys)) == len(keys) == len(table_keys) == len(set(table_keys)),
             "JoinExternal needs distinct names in on, and as many in on_ext. "
             f"Received: on={self.on!r}, on_ext={self.on_ext!r}.",
         )
@@ -173,11 +173,11 @@ class JoinExternal(Operator):
         schema = Schema(column_schema(n, types[n]) for n in (*keys, *names) if n in types)
         with source.errors("The external table cannot be read"):
             table = source.select([*keys, *names]).sound().frame.collect()
-        for own, key in zip(self._keys[0], keys, strict=True):
+        for data_key, key in zip(self._keys[0], keys, strict=True):
             where = f"the key {key!r} of the external table"
-            unlike = unlike_times(where, columns[own], schema[key])
+            unlike = unlike_times(where, columns[data_key], schema[key])
             require(not unlike, unlike)
-            _expect_alike(columns[own], schema[key])
+            _expect_alike(columns[data_key], schema[key])
         table = table.select(_numbers(column) for column in schema.columns)
         table = self._distinct(_with_whole_keys(table, keys).drop_nulls(keys), keys)
         table = table.with_columns(map(_nan_to_null, table.get_columns()))
@@ -272,13 +272,13 @@ def _with_whole_keys(table: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         ) from error
 
 
-def _expect_alike(own: ColumnSchema, key: ColumnSchema) -> None:
+def _expect_alike(column: ColumnSchema, key: ColumnSchema) -> None:
     """Refuse keys of another kind than the data's, which would match nothing."""
     number = ("int", "uint", "float")
-    have, want = ("number" if c.info.kind in number else c.info.kind for c in (key, own))
+    have, want = ("number" if c.info.kind in number else c.info.kind for c in (key, column))
     require(
         have == want,
-        f"Expected the key {key.name!r} of the external table as {own.dtype}, like column {own.name!r}. "
+        f"Expected the key {key.name!r} of the external table as {column.dtype}, like column {column.name!r}. "
         f"Received: {key.dtype}. Cast one of them before: .cast(pl.String) or .cast(pl.Int64) in Polars.",
     )
 

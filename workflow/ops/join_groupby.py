@@ -64,15 +64,15 @@ class JoinGroupby(Operator):
     depends_on: ClassVar[str | None] = "cont_cols"
 
     def _check_settings(self) -> None:
-        given = one_or_several(self.stats)
+        stats = one_or_several(self.stats)
         require(
-            bool(given) and all(stat in STATS for stat in given),
+            bool(stats) and all(stat in STATS for stat in stats),
             f"JoinGroupby needs stats among {', '.join(STATS)}. Received: {self.stats!r}.",
         )
-        object.__setattr__(self, "stats", list(dict.fromkeys(given)))
+        object.__setattr__(self, "stats", list(dict.fromkeys(stats)))
         require(
-            self.cont_cols is not None or given == ["count"],
-            f"JoinGroupby needs cont_cols, for which it computes {', '.join(given)}. Received: None.",
+            self.cont_cols is not None or stats == ["count"],
+            f"JoinGroupby needs cont_cols, for which it computes {', '.join(stats)}. Received: None.",
         )
 
     @classmethod
@@ -115,12 +115,12 @@ class JoinGroupby(Operator):
                 f"JoinGroupby makes min and max of times. Received: {', '.join(self.stats)} of column "
                 f"{name!r}, {column}.",
             )
-        wanted = [pl.len().cast(pl.Int64).alias("rows")]
+        stats = [pl.len().cast(pl.Int64).alias("rows")]
         for n in range(len(described)):
             finite = pl.col(_described(n))
-            wanted += [*moments(finite, f"{n}."), finite.cast(pl.Float64).sum().alias(f"{n}.sum")]
+            stats += [*moments(finite, f"{n}."), finite.cast(pl.Float64).sum().alias(f"{n}.sum")]
         rows = self._rows(frame, columns)
-        return {prefix: own.group_by(keys).agg(wanted) for prefix, (own, keys) in rows.items()}
+        return {prefix: query.group_by(keys).agg(stats) for prefix, (query, keys) in rows.items()}
 
     def _rows(self, frame: pl.LazyFrame, columns: Schema) -> dict[str, Keys]:
         """The rows of each group's table, and the names of its keys."""
@@ -140,7 +140,8 @@ class JoinGroupby(Operator):
         """All tables with sums."""
         rows = self._rows(frame, columns) if self.dependency_names() else {}
         return {
-            prefix: (own, partial(self._described_by, keys)) for prefix, (own, keys) in rows.items()
+            prefix: (query, partial(self._described_by, keys))
+            for prefix, (query, keys) in rows.items()
         }
 
     def _described_by(self, keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
@@ -149,7 +150,7 @@ class JoinGroupby(Operator):
         with_ends = with_spread or not {"min", "max"}.isdisjoint(self.stats)
         # Each takes as long as a sum, or twice as long.
         functions = ["count", "sum", *["variance"] * with_spread]
-        aggregates, made = [("row", "count")], [pl.col("row_count").alias("rows")]
+        aggregates, columns = [("row", "count")], [pl.col("row_count").alias("rows")]
         none = pl.lit(None, pl.Float64)
         for n in range(len(self.dependency_names())):
             value, real = _described(n), f"{n}.real"
@@ -160,10 +161,10 @@ class JoinGroupby(Operator):
             squares = pl.col(f"{real}_variance") * count if with_spread else none
             low, high = (pl.col(f"{value}_{end}") if with_ends else none for end in ("min", "max"))
             moments = zip(KEYS, (count, total / count, squares, low, high), strict=True)
-            made += [moment.alias(f"{n}.{key}") for key, moment in moments]
-            made.append(total.fill_null(0.0).alias(f"{n}.sum"))
+            columns += [moment.alias(f"{n}.{key}") for key, moment in moments]
+            columns.append(total.fill_null(0.0).alias(f"{n}.sum"))
         table = grouped(rows.with_columns(row=pl.lit(value=True)), keys, aggregates)
-        return table.select(*keys, *made)
+        return table.select(*keys, *columns)
 
     def groups_on_host(self, columns: Schema) -> bool:  # noqa: ARG002
         """Whether there are variances."""
@@ -200,36 +201,38 @@ class JoinGroupby(Operator):
 
     def _tables(self) -> dict[str, tuple[str, int]]:
         """The tables of a group: the statistic of each, and the index of its column."""
-        made = {"count": ("count", 0)} if "count" in self.stats else {}
+        statistics = {"count": ("count", 0)} if "count" in self.stats else {}
         for number in range(len(self.dependency_names())):
-            made |= {f"column{number}.{s}": (s, number) for s in self.stats if s != "count"}
-        return made
+            statistics |= {f"column{number}.{s}": (s, number) for s in self.stats if s != "count"}
+        return statistics
 
     def lower(self, columns: Features, state: State) -> Features:
         """The statistics of each row's group."""
         groups, described = self.groups(columns), self.dependency_names()
         tables.expect_keys("JoinGroupby", groups, columns)
-        wanted = self._tables()
-        tables.check_tables(state, tables.tables_of(groups), list(wanted))
-        made: Features = {}
+        statistics = self._tables()
+        tables.check_tables(state, tables.tables_of(groups), list(statistics))
+        outputs: Features = {}
         for prefix, group in tables.tables_of(groups).items():
-            size = state[f"{prefix}.{next(iter(wanted))}"].rows
+            size = state[f"{prefix}.{next(iter(statistics))}"].rows
             row = tables.find_row(prefix, group, columns, state, size)
             # Clients do not send cont_cols, so their schemas may be unknown here.
             like = computed_of(*(columns[name].schema for name in group))
-            for key, (stat, number) in wanted.items():
+            for key, (stat, number) in statistics.items():
                 parts = [*group, stat] if stat == "count" else [*group, described[number], stat]
                 name = self.name_sep.join(parts)
-                require(name not in made, f"JoinGroupby makes two columns {name!r}. Set name_sep.")
+                require(
+                    name not in outputs, f"JoinGroupby makes two columns {name!r}. Set name_sep."
+                )
                 value = row.gather(state[f"{prefix}.{key}"])
-                made[name] = Feature.of(
+                outputs[name] = Feature.of(
                     name,
                     value.fill_null(0) if stat == "count" else value,
                     like,
                     tags=(Tags.CONTINUOUS,),
                     time=time_of(f"{prefix}.{key}", state),
                 )
-        return made
+        return outputs
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The tables of the remaining groups."""

@@ -97,9 +97,9 @@ class LambdaOp(Operator):
             if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
                 expect_alike_times(result, columns.values())
             result = result if self.dtype is None else result.cast(self.dtype)
-            made = Feature.of(name, result, _like(columns[name], result))
-            tags = made.schema.tags if self.tags is None else tuple(self.tags)
-            results[name] = Feature(result, made.schema.with_(tags=tags))
+            output = Feature.of(name, result, _like(columns[name], result))
+            tags = output.schema.tags if self.tags is None else tuple(self.tags)
+            results[name] = Feature(result, output.schema.with_(tags=tags))
         return results
 
     def _apply(self, name: str, columns: Mapping[str, Expression]) -> Expression:

@@ -104,9 +104,9 @@ class ListSlice(Operator):
     def _slice(self, name: str, feature: Feature) -> Feature:
         like = feature.schema
         require(like.is_list, f"ListSlice needs lists. Received: column {name!r}, {like}.")
-        made = feature.expression.list_slice(*self._bounds)
+        lists = feature.expression.list_slice(*self._bounds)
         if self.pad:
-            made = self._padded(name, made)
+            lists = self._padded(name, lists)
         if self.pad:
             facts = facts_with(like, self._filling(like.info.kind))
         else:
@@ -114,7 +114,7 @@ class ListSlice(Operator):
         facts |= self._lengths(facts_of(like))
         return Feature.of(
             name,
-            made,
+            lists,
             like,
             tags=(Tags.LIST,),
             properties=facts,
@@ -122,12 +122,12 @@ class ListSlice(Operator):
         )
 
     def _padded(self, name: str, lists: Expression) -> Expression:
-        made = lists.list_pad(self._length or 0, self._filling(lists.type.kind))
+        padded_lists = lists.list_pad(self._length or 0, self._filling(lists.type.kind))
         require(
-            made.type.dtype == lists.type.dtype,
+            padded_lists.type.dtype == lists.type.dtype,
             f"pad_value={self.pad_value!r} does not fit into column {name!r}, {lists.type}.",
         )
-        return made
+        return padded_lists
 
     def _filling(self, kind: str) -> Any:
         """The padding in the column's dtype: 0 is False for bool, and 2.0 may be 2."""

@@ -38,8 +38,8 @@ class LogOp(Operator):
     def lower(self, columns: Features, state: State) -> Features:  # noqa: ARG002
         """The logarithms."""
         expect_numbers(self, columns)
-        made: Features = {}
+        outputs: Features = {}
         for name, feature in columns.items():
             logarithm = feature.expression.log1p().cast("float32")
-            made[name] = Feature.of(name, logarithm, feature.schema, tags=(Tags.CONTINUOUS,))
-        return made
+            outputs[name] = Feature.of(name, logarithm, feature.schema, tags=(Tags.CONTINUOUS,))
+        return outputs

@@ -103,7 +103,7 @@ class PretrainedVectors(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The vectors, one after another, and the ids."""
-        read: Vectors = read_vectors(self.table, self.ids, self.vector, self.storage_options)
+        vectors: Vectors = read_vectors(self.table, self.ids, self.vector, self.storage_options)
         for column in columns.columns:
             require(
                 not column.is_list,
@@ -111,25 +111,25 @@ class PretrainedVectors(Operator):
                 "For lists of ids set the table of an embedding layer: training.pretrained_table.",
             )
             require(
-                read.ids is None or "cardinality" not in column.properties,
+                vectors.ids is None or "cardinality" not in column.properties,
                 f"PretrainedVectors with ids needs the values themselves. Received: column {column.name!r} "
                 "after Categorify or the like, whose ids are numbers of its own. Put PretrainedVectors "
                 'before it: ["item"] >> ops.PretrainedVectors(...).',
             )
-            read.expect_ids(column.name, column.info.kind)
-            _expect_known(column.name, partials[column.name]["value"], read)
-        lengths = np.full(len(read.matrix), read.width, np.int64)
-        state = {_VECTORS: Column(keep_matrix(read.matrix).reshape(-1), None, lengths)}
+            vectors.expect_ids(column.name, column.info.kind)
+            _expect_known(column.name, partials[column.name]["value"], vectors)
+        lengths = np.full(len(vectors.matrix), vectors.width, np.int64)
+        state = {_VECTORS: Column(keep_matrix(vectors.matrix).reshape(-1), None, lengths)}
         return (
             state
-            if read.ids is None
-            else {**state, _IDS: to_column(read.ids, compact_strings=True)}
+            if vectors.ids is None
+            else {**state, _IDS: to_column(vectors.ids, compact_strings=True)}
         )
 
     def lower(self, columns: Features, state: State) -> Features:
         """The vectors at the rows of the ids."""
         vectors, width = _expect_vectors(state)
-        made: Features = {}
+        outputs: Features = {}
         for name, feature in columns.items():
             row = feature.expression
             if _IDS in state:
@@ -137,8 +137,8 @@ class PretrainedVectors(Operator):
             value = row.cast("int64").gather(vectors).list_pad(width, 0.0)
             count = {"value_count": {"min": width, "max": width}}
             tags = (Tags.CONTINUOUS, Tags.LIST)
-            made[name] = Feature.of(name, value, feature.schema, tags=tags, properties=count)
-        return made
+            outputs[name] = Feature.of(name, value, feature.schema, tags=tags, properties=count)
+        return outputs
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> PretrainedVectors:
@@ -148,20 +148,20 @@ class PretrainedVectors(Operator):
         return cls(vectors.array.reshape(-1, width), ids, **config)
 
 
-def _expect_known(name: str, seen: pl.Series, read: Vectors) -> None:
+def _expect_known(name: str, column: pl.Series, vectors: Vectors) -> None:
     """Refuse values of which none has a vector."""
-    values = seen if seen.dtype == pl.String else seen.cast(pl.Int128)
-    if read.ids is None:
-        found = values.is_between(0, len(read.matrix) - 1)
+    values = column if column.dtype == pl.String else column.cast(pl.Int128)
+    if vectors.ids is None:
+        matches = values.is_between(0, len(vectors.matrix) - 1)
     else:
-        ids = read.ids if read.ids.dtype == pl.String else read.ids.cast(pl.Int128)
-        found = values.is_in(ids.implode())
-    ids_text = "row numbers" if read.ids is None else f"such as {read.ids.head(3).to_list()}"
+        ids = vectors.ids if vectors.ids.dtype == pl.String else vectors.ids.cast(pl.Int128)
+        matches = values.is_in(ids.implode())
+    ids_text = "row numbers" if vectors.ids is None else f"such as {vectors.ids.head(3).to_list()}"
     require(
-        len(seen) < _FEWEST or bool(found.any()),
+        len(column) < _FEWEST or bool(matches.any()),
         f"PretrainedVectors needs vectors of the values of column {name!r}, such as "
-        f"{seen.sort().head(3).to_list()}. Received: a vector of none of {len(seen)} values; the ids of "
-        f"the {len(read.matrix)} vectors are {ids_text}. Pass the ids of the same values as in the data.",
+        f"{column.sort().head(3).to_list()}. Received: a vector of none of {len(column)} values; the ids of "
+        f"the {len(vectors.matrix)} vectors are {ids_text}. Pass the ids of the same values as in the data.",
     )
 
 

@@ -61,12 +61,12 @@ class ReduceDtypeSize(Operator):
         }
         unseen = {"byte": [128, -(2**63)], "short": [2**62, None], "full": [7, None]}
         rest = {name: [None, None] for name in numbers if name not in unseen}
-        others = {"flag": [True, None, False], "city": ["a", None, ""]}
+        unchanged_columns = {"flag": [True, None, False], "city": ["a", None, ""]}
         lists = {"clicks": [[1, None, 300], [], None], "scores": [[0.5], [], [1e-300]]}
         return [
             Example(cls(), numbers, unseen | rest),
             Example(cls("float64"), numbers),
-            Example(cls(), others | lists),
+            Example(cls(), unchanged_columns | lists),
         ]
 
     def partial(self, frame: pl.LazyFrame, columns: Schema) -> Partials:
@@ -91,23 +91,25 @@ class ReduceDtypeSize(Operator):
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, cast."""
         expect_state(state, columns)
-        made: Features = {}
+        outputs: Features = {}
         for name, feature in columns.items():
             dtype = self._dtype(feature.schema, state[name])
-            made[name] = Feature(feature.expression.cast(dtype), feature.schema.with_(dtype=dtype))
-        return made
+            outputs[name] = Feature(
+                feature.expression.cast(dtype), feature.schema.with_(dtype=dtype)
+            )
+        return outputs
 
-    def _dtype(self, column: ColumnSchema, seen: Column) -> str:
+    def _dtype(self, column: ColumnSchema, pair: Column) -> str:
         if column.info.kind == "float":
             narrower = DTYPES[self.float_dtype].numpy.itemsize < column.info.numpy.itemsize
             return self.float_dtype if narrower else column.dtype
         if not column.info.is_integer:
             return column.dtype
-        plain = seen.valid is None and not seen.is_list and seen.array.dtype.kind in "iu"
+        plain = pair.valid is None and not pair.is_list and pair.array.dtype.kind in "iu"
         require(
-            plain and seen.rows in (0, 2), f"Expected two whole numbers for column {column.name!r}."
+            plain and pair.rows in (0, 2), f"Expected two whole numbers for column {column.name!r}."
         )
-        values = seen.array.tolist()
+        values = pair.array.tolist()
         if values and (domain := facts_of(column).get("domain")):
             values += domain["min"], domain["max"]
         return _narrowest(column, values) if values else column.dtype
@@ -115,6 +117,6 @@ class ReduceDtypeSize(Operator):
 
 def _narrowest(column: ColumnSchema, values: list[int]) -> str:
     """The narrowest signed dtype for values, if it is narrower than the column's own."""
-    own = column.info.numpy.itemsize
-    narrower = (d for d in DTYPES.values() if d.kind == "int" and d.numpy.itemsize < own)
+    itemsize = column.info.numpy.itemsize
+    narrower = (d for d in DTYPES.values() if d.kind == "int" and d.numpy.itemsize < itemsize)
     return next((d.name for d in narrower if holds(d, min(values), max(values))), column.dtype)

@@ -38,10 +38,10 @@ class Rename(Operator):
     name: str | None = None
 
     def _check_settings(self) -> None:
-        given = [n for n in ("f", "postfix", "name") if getattr(self, n) is not None]
+        settings = [n for n in ("f", "postfix", "name") if getattr(self, n) is not None]
         require(
-            len(given) == 1,
-            f"Rename needs one of f, postfix and name. Received: {', '.join(given) or 'none'}.",
+            len(settings) == 1,
+            f"Rename needs one of f, postfix and name. Received: {', '.join(settings) or 'none'}.",
         )
         for setting in ("postfix", "name"):
             require(getattr(self, setting) != "", f"Rename needs a {setting}. Received: ''.")
@@ -63,15 +63,15 @@ class Rename(Operator):
             self.name is None or len(columns) == 1,
             f"Rename(name={self.name!r}) takes one column. Received: {listed(columns)}.",
         )
-        made: Features = {}
+        outputs: Features = {}
         for old, feature in columns.items():
             new = self._renamed(old)
             require(
-                new not in made,
+                new not in outputs,
                 f"Rename makes two columns {new!r}, one of them from {old!r}. Give them distinct names.",
             )
-            made[new] = Feature(feature.expression, feature.schema.with_(name=new))
-        return made
+            outputs[new] = Feature(feature.expression, feature.schema.with_(name=new))
+        return outputs
 
     def _renamed(self, old: str) -> str:
         if self.name is not None or self.postfix is not None:

@@ -147,10 +147,10 @@ class TargetEncoding(OutOfFoldOperator):
             pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"target{n}")
             for n, name in enumerate(self.dependency_names())
         ]
-        others = [pl.col(name).alias(f"{_FURTHER}{name}") for name in further]
+        further_columns = [pl.col(name).alias(f"{_FURTHER}{name}") for name in further]
         return {
             prefix: (
-                frame.select(*tables.key_columns(group), *others, *targets),
+                frame.select(*tables.key_columns(group), *further_columns, *targets),
                 [*tables.key_names(group), *(f"{_FURTHER}{name}" for name in further)],
             )
             for prefix, group in tables.tables_of(self.groups(columns)).items()
@@ -208,7 +208,7 @@ class TargetEncoding(OutOfFoldOperator):
         """The encodings, from the tables of all rows."""
         groups, targets = self._checked(columns, state)
         names = iter(self._names(groups, targets))
-        made: Features = {}
+        outputs: Features = {}
         for prefix, group in tables.tables_of(groups).items():
             row = tables.find_row(prefix, group, columns, state, state[f"{prefix}.target0"].rows)
             for t, mean in enumerate(state[f"{prefix}.means"].array.tolist()):
@@ -216,8 +216,8 @@ class TargetEncoding(OutOfFoldOperator):
                 name = next(names)
                 like = computed_of(*(columns[key].schema for key in group))
                 encoded = value.cast(self.out_dtype)
-                made[name] = Feature.of(name, encoded, like, tags=(Tags.CONTINUOUS,))
-        return made
+                outputs[name] = Feature.of(name, encoded, like, tags=(Tags.CONTINUOUS,))
+        return outputs
 
     def _checked(self, columns: Features, state: State) -> tuple[Groups, Sequence[str]]:
         groups, targets = self.groups(columns), self.dependency_names()
@@ -238,16 +238,16 @@ class TargetEncoding(OutOfFoldOperator):
 
     def _names(self, groups: Groups, targets: Sequence[str]) -> list[str]:
         if self.out_col is None:
-            made = ["_".join(["TE", self.name_sep.join(g), t]) for g in groups for t in targets]
+            names = ["_".join(["TE", self.name_sep.join(g), t]) for g in groups for t in targets]
         else:
-            made = [self.out_col] if isinstance(self.out_col, str) else list(self.out_col)
-        wanted = len(groups) * len(targets)
+            names = [self.out_col] if isinstance(self.out_col, str) else list(self.out_col)
+        count = len(groups) * len(targets)
         require(
-            len(made) == wanted == len(set(made)),
-            f"TargetEncoding makes {wanted} columns of {len(groups)} groups and {len(targets)} targets, "
-            f"which need distinct names. Received: {listed(made)}.",
+            len(names) == count == len(set(names)),
+            f"TargetEncoding makes {count} columns of {len(groups)} groups and {len(targets)} targets, "
+            f"which need distinct names. Received: {listed(names)}.",
         )
-        return made
+        return names
 
     def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
         """The tables of the remaining groups; given names belong to all groups."""
@@ -276,10 +276,10 @@ class TargetEncoding(OutOfFoldOperator):
         self, columns: Features, state: State, folds: Mapping[str, pl.DataFrame], fold: Feature
     ) -> Features:
         """The encodings of each row, from the rows of the other folds."""
-        made = self.lower(columns, state)
+        outputs = self.lower(columns, state)
         if self.kfold == 1:
-            return made
-        names = iter(made.items())
+            return outputs
+        names = iter(outputs.items())
         for prefix, group in tables.tables_of(self.groups(columns)).items():
             rows = state[f"{prefix}.target0"].rows
             row = tables.find_row(prefix, group, columns, state, rows)
@@ -298,18 +298,18 @@ class TargetEncoding(OutOfFoldOperator):
                 values = smoothed(sums, counts, means, self.p_smooth)
                 name, feature = next(names)
                 value = cell.gather(Column(values.reshape(-1))).fill_null(mean)
-                made[name] = Feature(value.cast(self.out_dtype), feature.schema)
-        return made
+                outputs[name] = Feature(value.cast(self.out_dtype), feature.schema)
+        return outputs
 
 
 def _queries(rows: Mapping[str, Keys]) -> Partials:
-    made: dict[str, pl.LazyFrame] = {}
+    sums: dict[str, pl.LazyFrame] = {}
     for prefix, (query, keys) in rows.items():
         targets = [pl.col(name) for name in query.collect_schema() if name not in keys]
         totals = [target.sum().alias(f"sum{n}") for n, target in enumerate(targets)]
         totals += [t.count().cast(pl.Int64).alias(f"count{n}") for n, t in enumerate(targets)]
-        made[prefix] = query.group_by(keys).agg(totals)
-    return made
+        sums[prefix] = query.group_by(keys).agg(totals)
+    return sums
 
 
 def _functions(rows: Mapping[str, Keys]) -> Mapping[str, OfRows]:
@@ -318,11 +318,11 @@ def _functions(rows: Mapping[str, Keys]) -> Mapping[str, OfRows]:
 
 def _totals(keys: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
     targets = [name for name in rows.columns if name not in keys]
-    wanted = [(name, function) for function in ("sum", "count") for name in targets]
-    made = grouped(rows, keys, wanted)
+    aggregates = [(name, function) for function in ("sum", "count") for name in targets]
+    table = grouped(rows, keys, aggregates)
     sums = [pl.col(f"{name}_sum").fill_null(0.0).alias(f"sum{n}") for n, name in enumerate(targets)]
     counts = [pl.col(f"{name}_count").alias(f"count{n}") for n, name in enumerate(targets)]
-    return made.select(*keys, *sums, *counts)
+    return table.select(*keys, *sums, *counts)
 
 
 def _arrays(table: pl.DataFrame, target: int) -> tuple[Array, Array]:

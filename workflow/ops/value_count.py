@@ -69,7 +69,7 @@ class ValueCount(Operator):
     def lower(self, columns: Features, state: State) -> Features:
         """The columns, with their property."""
         expect_state(state, columns)
-        made: Features = {}
+        outputs: Features = {}
         for name, feature in columns.items():
             counts = state[name]
             require(
@@ -79,5 +79,5 @@ class ValueCount(Operator):
             shortest, longest = counts.array.tolist()
             count = {"value_count": {"min": shortest, "max": longest}}
             properties = {**feature.schema.properties, **count}
-            made[name] = Feature(feature.expression, feature.schema.with_(properties=properties))
-        return made
+            outputs[name] = Feature(feature.expression, feature.schema.with_(properties=properties))
+        return outputs

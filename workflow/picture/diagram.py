@@ -156,9 +156,9 @@ def in_one_line(items: Sequence[Item], width: int, noun: str = "columns") -> str
     if len(texts) < 2 or width_of(whole) <= width:
         return cut(whole, width)
     start, end = f"{len(texts)} {noun}: ", f"{MORE} {texts[-1]}"
-    left = width - width_of(start) - width_of(end)
+    room = width - width_of(start) - width_of(end)
     for text in texts[:-2]:
-        if (left := left - width_of(text) - 2) < 0:
+        if (room := room - width_of(text) - 2) < 0:
             break
         start += text + ", "
     return cut(start + end, width)

@@ -140,11 +140,11 @@ class _Drawing:
 
     def _place(self, row: list[int], neighbours: list[list[int]]) -> None:
         """Put each box as near to its neighbours' middle as the others in its layer allow."""
-        wanted = [_mean([self.x[n] for n in neighbours[v]], self.x[v]) for v in row]
+        middles = [_mean([self.x[n] for n in neighbours[v]], self.x[v]) for v in row]
         offsets = [0.0]
         for left, right in pairwise(row):
             offsets.append(offsets[-1] + (self.sizes[left][0] + self.sizes[right][0]) / 2 + _GAP_X)
-        shifted = [want - offset for want, offset in zip(wanted, offsets, strict=True)]
+        shifted = [middle - offset for middle, offset in zip(middles, offsets, strict=True)]
         for vertex, x, offset in zip(row, _isotonic(shifted), offsets, strict=True):
             self.x[vertex] = x + offset
 
@@ -178,8 +178,8 @@ class _Drawing:
         return ways
 
     def _port(self, vertex: int, neighbours: list[list[int]], other: int) -> float:
-        others = sorted(set(neighbours[vertex]), key=lambda v: (self.x[v], v))
-        share = (others.index(other) + 1) / (len(others) + 1)
+        vertices = sorted(set(neighbours[vertex]), key=lambda v: (self.x[v], v))
+        share = (vertices.index(other) + 1) / (len(vertices) + 1)
         return self.x[vertex] + self.sizes[vertex][0] * (share - 0.5)
 
 

@@ -36,10 +36,10 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
         >>> line_chart({"loss": [(0, 0.7), (1, 0.5)]}, "Loss", "epoch", "loss")[:4]
         '<svg'
     """
-    kept = {
+    finite_curves = {
         name: [p for p in points if all(map(math.isfinite, p))] for name, points in curves.items()
     }
-    every = [point for points in kept.values() for point in points] or [(0.0, 0.0)]
+    every = [point for points in finite_curves.values() for point in points] or [(0.0, 0.0)]
     xs, ys = (_Axis(values) for values in zip(*every, strict=True))
     parts = [
         '<rect width="100%" height="100%" fill="#ffffff"/>',
@@ -56,10 +56,10 @@ def line_chart(curves: Mapping[str, Points], title: str, x_title: str, y_title: 
         for value in xs.ticks
     ]
     place = float(_LEFT)
-    for number, (name, points) in enumerate(kept.items()):
+    for number, (name, points) in enumerate(finite_curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         # Later curves are thinner, so that curves on top of each other are all visible.
-        width = 1.5 + 1.5 * (len(kept) - 1 - number)
+        width = 1.5 + 1.5 * (len(finite_curves) - 1 - number)
         parts.append(_line([(_x(xs.share(x)), _y(ys.share(y))) for x, y in points], colour, width))
         parts.append(_line([(place, 38), (place + 16, 38)], colour, width))
         parts.append(words(place + 22, 42, name, "start"))

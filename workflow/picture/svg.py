@@ -112,9 +112,9 @@ class _Drawing:
         order = sorted(range(len(self.blocks)), key=lambda b: (starts.get(b, b), b >= self._boxes))
         rank = {block: n for n, block in enumerate(order)}
         ways = [(rank[start], rank[end]) for start, end in self.ways]
-        made = layout([self.blocks[b].size for b in order], ways)
-        places = [made.places[rank[b]] for b in range(len(self.blocks))]
-        return Geometry(places, made.ways, made.width, made.height)
+        geometry = layout([self.blocks[b].size for b in order], ways)
+        places = [geometry.places[rank[b]] for b in range(len(self.blocks))]
+        return Geometry(places, geometry.ways, geometry.width, geometry.height)
 
     def parts(self) -> Iterator[str]:
         """The elements, with arrows below."""
@@ -158,9 +158,9 @@ def _tooltip(start: Sequence[str], items: Sequence[Item]) -> str:
 
 
 def _way(points: Sequence[Point], *, has_head: bool) -> str:
-    (x, y), *others = points
+    (x, y), *rest = points
     path = [f"M{x:.1f} {y:.1f}"]
-    for to_x, to_y in others:
+    for to_x, to_y in rest:
         middle = (y + to_y) / 2
         path.append(f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}")
         x, y = to_x, to_y

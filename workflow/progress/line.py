@@ -43,17 +43,17 @@ class Count:
             >>> Count("fit", 8_000_000, "rows", started=0.0, done=6_000_000).numbers(now=5.0)
             ['6.00M of 8.00M rows', '1.20M rows/s', '0:02 left']
         """
-        done = int(self.done if self.total is None else min(self.done, self.total))
+        count = int(self.done if self.total is None else min(self.done, self.total))
         passed = now - self.started
         unit = self.unit.removesuffix("s") if self.total == 1 else self.unit
-        if not done or passed <= 0:
+        if not count or passed <= 0:
             return [f"0 of {short(self.total)} {unit}"] if self.total else []
         of = "" if self.total is None else f" of {short(self.total)}"
-        texts = [f"{short(done)}{of} {unit}"]
+        texts = [f"{short(count)}{of} {unit}"]
         if self.unit == "rows":
-            texts.append(f"{short(done / passed)} {self.unit}/s")
-        if self.total is not None and done < self.total:
-            texts.append(f"{clock(passed * (self.total - done) / done)} left")
+            texts.append(f"{short(count / passed)} {self.unit}/s")
+        if self.total is not None and count < self.total:
+            texts.append(f"{clock(passed * (self.total - count) / count)} left")
         return texts
 
 

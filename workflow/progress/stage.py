@@ -68,14 +68,14 @@ def showing(
     """
     if not isinstance(progress, bool):
         raise WorkflowError(f"Expected progress as True or False. Received: {progress!r}.")
-    outer, own = _CURRENT.get(), Stage(title, total, unit)
-    token = _CURRENT.set(own)
+    outer, stage = _CURRENT.get(), Stage(title, total, unit)
+    token = _CURRENT.set(stage)
     try:
         if outer is not None:
-            outer.inside = own
+            outer.inside = stage
             yield
         elif progress and os.environ.get(VARIABLE, "").lower() not in _OFF:
-            with _shown(own):
+            with _shown(stage):
                 yield
         else:
             yield
@@ -86,13 +86,13 @@ def showing(
 
 
 @contextmanager
-def _shown(own: Stage) -> Iterator[None]:
+def _shown(stage: Stage) -> Iterator[None]:
     """Show a stage from a thread, which has ended afterwards and has tidied the terminal."""
     ended = threading.Event()
     # In the caller's context, by which a notebook finds the cell that the line belongs to.
     show = copy_context().run
     thread = threading.Thread(
-        target=show, args=(show_until, ended, own.chain), name="progress", daemon=True
+        target=show, args=(show_until, ended, stage.chain), name="progress", daemon=True
     )
     thread.start()
     try:
@@ -104,44 +104,44 @@ def _shown(own: Stage) -> Iterator[None]:
 
 def advance(count: float) -> None:
     """Add to what the current stage has done; without a stage it does nothing."""
-    own = _CURRENT.get()
-    if own is not None:
-        own.done += count
+    stage = _CURRENT.get()
+    if stage is not None:
+        stage.done += count
 
 
 def restart(work: str) -> None:
     """Begin another pass of the current stage over the same rows, with a title of its own."""
-    own = _CURRENT.get()
-    if own is not None:
-        own.work, own.done, own.started = work, 0, time.monotonic()
+    stage = _CURRENT.get()
+    if stage is not None:
+        stage.work, stage.done, stage.started = work, 0, time.monotonic()
 
 
 def expect_total(total: int | None) -> None:
     """Set how much the current stage has to do; None if that is unknown."""
-    own = _CURRENT.get()
-    if own is not None:
-        own.total = total
+    stage = _CURRENT.get()
+    if stage is not None:
+        stage.total = total
 
 
 def at_work(work: str) -> None:
     """Name what the current stage is doing."""
-    own = _CURRENT.get()
-    if own is not None:
-        own.work = work
+    stage = _CURRENT.get()
+    if stage is not None:
+        stage.work = work
 
 
 def expect_queries(count: int, rows: int) -> None:
     """Divide rows of the current stage among queries that each pass over all of them."""
-    own = _CURRENT.get()
-    if own is not None:
-        own.rows_of_a_query = rows / max(count, 1)
+    stage = _CURRENT.get()
+    if stage is not None:
+        stage.rows_of_a_query = rows / max(count, 1)
 
 
 def queried(count: int) -> None:
     """Advance by the rows of some queries, as `expect_queries` has divided them."""
-    own = _CURRENT.get()
-    if own is not None:
-        own.done += count * own.rows_of_a_query
+    stage = _CURRENT.get()
+    if stage is not None:
+        stage.done += count * stage.rows_of_a_query
 
 
 def counted(items: Iterable[Item]) -> Iterator[Item]:

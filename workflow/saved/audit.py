@@ -70,14 +70,14 @@ def audit_format(document: Any) -> None:
     Raises:
         FormatError: it is another one, newer or missing.
     """
-    found = document.get("format") if isinstance(document, dict) else None
-    if type(found) is int and found > FORMAT:
+    file_format = document.get("format") if isinstance(document, dict) else None
+    if type(file_format) is int and file_format > FORMAT:
         raise FormatError(
-            f"its format is {found}, which a newer version wrote; this one reads format {FORMAT}. "
+            f"its format is {file_format}, which a newer version wrote; this one reads format {FORMAT}. "
             "Update the package, or save the workflow with the version that is installed here."
         )
-    if type(found) is not int or found != FORMAT:
-        raise FormatError(f"expected format {FORMAT}. Received: {found!r:.100}.")
+    if type(file_format) is not int or file_format != FORMAT:
+        raise FormatError(f"expected format {FORMAT}. Received: {file_format!r:.100}.")
 
 
 def _audit_node(number: int, entry: Any, states: Mapping[int, State]) -> None:

@@ -71,8 +71,8 @@ def _describe(workflow: FittedGraph) -> dict[str, Any]:
     resolution = Resolution(workflow.input_schema)
     nodes = []
     for number, node in enumerate(workflow.nodes):
-        made = resolution.resolve(node, workflow.states.get(number, {}))
-        described = _describe_node(node, resolution.inputs(node), made)
+        outputs = resolution.resolve(node, workflow.states.get(number, {}))
+        described = _describe_node(node, resolution.inputs(node), outputs)
         nodes.append({"parents": [numbers[p] for p in node.parents], **described})
     return {
         "format": FORMAT,
@@ -83,14 +83,14 @@ def _describe(workflow: FittedGraph) -> dict[str, Any]:
     }
 
 
-def _describe_node(node: Node, inputs: Sequence[Resolved], made: Resolved) -> dict[str, Any]:
+def _describe_node(node: Node, inputs: Sequence[Resolved], outputs: Resolved) -> dict[str, Any]:
     """A node after fitting: columns that a selector has found are listed by name."""
     if isinstance(node, OperatorNode):
         bound = node.bind(inputs)
         name, config = type(node.operator).__name__, bound.operator.to_config(bound.columns)
         return {"kind": "operator", "operator": name, "config": config}
     if isinstance(node, SubsetNode) and not node.keep:
-        return {"kind": "drop", "names": [n for n in inputs[0].columns if n not in made.columns]}
+        return {"kind": "drop", "names": [n for n in inputs[0].columns if n not in outputs.columns]}
     if isinstance(node, SubsetNode | ColumnSelector):
         if node.selection.if_there:
             return {"kind": "find", "names": [name for (name,) in node.selection.groups]}

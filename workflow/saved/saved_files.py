@@ -107,10 +107,10 @@ def _expect_own(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise WorkflowError(f"{folder} is a file. Save the workflow into its own folder.")
-    others = [path.name for path in folder.iterdir() if not _is_ours(path)]
-    if others:
+    names = [path.name for path in folder.iterdir() if not _is_ours(path)]
+    if names:
         raise WorkflowError(
-            f"{folder} holds other files: {listed(sorted(others), most=5)}. "
+            f"{folder} holds other files: {listed(sorted(names), most=5)}. "
             "Save the workflow into its own folder."
         )
 
@@ -168,10 +168,10 @@ def read_state(folder: Path, document: Mapping[str, Any]) -> dict[str, Array]:
         _refuse_without(folder, path.name)
     # The header first: it refuses an endless file before all of it is read.
     arrays = read_arrays(path)
-    if (found := file_hash(path)) != document["state"]:
+    if (checksum := file_hash(path)) != document["state"]:
         raise FormatError(
             f"{path}: expected the state with the checksum {document['state'][:16]}.... "
-            f"Received: {found[:16]}.... It is damaged: copy the folder again, or save it again."
+            f"Received: {checksum[:16]}.... It is damaged: copy the folder again, or save it again."
         )
     return arrays
 

@@ -51,16 +51,16 @@ def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
     if is_one_query(program):
         stages_of_query = compile_stages(program, VERBS_ON_GPU, made_before)
         return _OneQuery(program.inputs.names, stages_of_query)
-    made = set(made_before)
+    earlier_columns = set(made_before)
     actions: list[Callable[[_Columns], None]] = []
     *before, last = stages(program, VERBS_ON_GPU, _around_the_host(program))
     for stage in before:
         if stage.elements_of is None:
-            actions += _of_rows(stage.program, made)
+            actions += _of_rows(stage.program, earlier_columns)
         else:
             actions.append(_of_elements(stage.program, stage.elements_of))
-        made |= set(stage.program.output_schema)
-    outputs = expressions(last.program, VERBS_ON_GPU, made)
+        earlier_columns |= set(stage.program.output_schema)
+    outputs = expressions(last.program, VERBS_ON_GPU, earlier_columns)
 
     def run(data: pl.LazyFrame, gpu: Gpu) -> RowsOnGpu:
         columns = _Columns(data, gpu)
@@ -99,15 +99,15 @@ class _OneQuery:
 def _around_the_host(program: Program) -> set[int]:
     """The steps that run on the host, and the steps whose results they take from the engine."""
     roots = roots_of(program)
-    kept = set()
+    numbers = set()
     for number, step in enumerate(program.steps):
         if (
             roots[number] is not None
             and not is_element(number, roots)
             and _on_host(program, number)
         ):
-            kept |= {number, *(o for o in step.operands if roots[o] is not None)}
-    return {n for n in kept if not is_element(n, roots)}
+            numbers |= {number, *(o for o in step.operands if roots[o] is not None)}
+    return {n for n in numbers if not is_element(n, roots)}
 
 
 def _on_host(program: Program, number: int) -> bool:
@@ -126,34 +126,34 @@ class _Columns:
     def select(self, columns: Sequence[pl.Expr]) -> RowsOnGpu:
         """Some columns: computed by a query, or lists."""
         lists = {c.meta.output_name(): self._list(c) for c in columns}
-        made = {name: of for name, of in lists.items() if of is not None}
-        if others := [c for c in columns if lists[c.meta.output_name()] is None]:
-            names = [column.meta.output_name() for column in others]
+        parts = {name: of for name, of in lists.items() if of is not None}
+        if scalar_columns := [c for c in columns if lists[c.meta.output_name()] is None]:
+            names = [column.meta.output_name() for column in scalar_columns]
             # A constant has the length of the rows beside it.
-            made |= self.gpu.hold(self.rows.with_columns(others).select(names)).columns()
-        return self.gpu.together({name: made[name] for name in lists})
+            parts |= self.gpu.hold(self.rows.with_columns(scalar_columns).select(names)).columns()
+        return self.gpu.together({name: parts[name] for name in lists})
 
     def _list(self, column: pl.Expr) -> RowsOnGpu | None:
         names = column.meta.root_names()
         return self.lists.get(names[0]) if names else None
 
-    def add(self, made: pl.DataFrame) -> None:
+    def add(self, frame: pl.DataFrame) -> None:
         """Add columns that were computed in the host's memory."""
-        lists = [c.name for c in made if isinstance(c.dtype, pl.List)]
+        lists = [c.name for c in frame if isinstance(c.dtype, pl.List)]
         if lists:
-            self.lists |= self.gpu.send(made.select(lists)).columns()
-        if len(lists) < made.width:
-            frames = [self.rows, made.drop(lists).lazy()]
+            self.lists |= self.gpu.send(frame.select(lists)).columns()
+        if len(lists) < frame.width:
+            frames = [self.rows, frame.drop(lists).lazy()]
             self.rows = pl.concat(frames, how="horizontal", strict=True)
 
 
-def _of_rows(program: Program, made: Collection[str]) -> list[Callable[[_Columns], None]]:
+def _of_rows(program: Program, made_before: Collection[str]) -> list[Callable[[_Columns], None]]:
     """A stage over rows: columns that the engine adds, and columns that the host computes."""
     host = [output for output in program.outputs if _on_host(program, output[1])]
     engine = [output for output in program.outputs if output not in host]
     actions: list[Callable[[_Columns], None]] = []
     if engine:
-        added = expressions(part(program, engine, {}), VERBS_ON_GPU, made)
+        added = expressions(part(program, engine, {}), VERBS_ON_GPU, made_before)
         actions.append(lambda columns: _add_lazily(columns, added))
     for column, number in host:
         step = program.steps[number]
@@ -165,8 +165,8 @@ def _of_rows(program: Program, made: Collection[str]) -> list[Callable[[_Columns
             hashed = VERBS[step.verb](step, [values.type], [pl.col(ELEMENT)])
             actions.append(_hash(values.parameters["name"], hashed, column.name))
         else:
-            own = part(program, [(column, number)], {})
-            actions.append(_on_the_host(own, expressions(own, VERBS, made)))
+            host_part = part(program, [(column, number)], {})
+            actions.append(_on_the_host(host_part, expressions(host_part, VERBS, made_before)))
     return actions
 
 
@@ -182,8 +182,8 @@ def _read(name: str, source: ColumnSchema) -> Callable[[_Columns], None]:
         lists = columns.gpu.hold(columns.rows.select(source.name)).with_empty_lists()
         elements = lists.elements(ELEMENT)
         if elements.schema[ELEMENT] != dtype or dtype.is_float():
-            made = columns.gpu.hold(elements.lazy().select(as_taken))
-            lists = made.in_lists(lists)
+            values = columns.gpu.hold(elements.lazy().select(as_taken))
+            lists = values.in_lists(lists)
         columns.lists[name] = lists
 
     return action
@@ -193,9 +193,9 @@ def _add_lazily(columns: _Columns, added: Sequence[pl.Expr]) -> None:
     columns.rows = columns.rows.with_columns(added)
 
 
-def _on_the_host(program: Program, made: Sequence[pl.Expr]) -> Callable[[_Columns], None]:
+def _on_the_host(program: Program, outputs: Sequence[pl.Expr]) -> Callable[[_Columns], None]:
     names = [pl.col(name) for name in program.inputs]
-    return lambda columns: columns.add(columns.select(names).to_host().select(made))
+    return lambda columns: columns.add(columns.select(names).to_host().select(outputs))
 
 
 def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
@@ -203,8 +203,8 @@ def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
 
     def action(columns: _Columns) -> None:
         of = columns.lists[lists]
-        made = run(of.elements(ELEMENT).lazy(), columns.gpu)
-        columns.lists |= made.in_lists(of).columns()
+        elements = run(of.elements(ELEMENT).lazy(), columns.gpu)
+        columns.lists |= elements.in_lists(of).columns()
 
     return action
 
@@ -220,10 +220,10 @@ def _hash(values: str, hashed: pl.Expr, name: str) -> Callable[[_Columns], None]
 
     def action(columns: _Columns) -> None:
         value = pl.col(values)
-        held = columns.gpu.hold(columns.rows.select(value).unique())
-        distinct = held.to_host()[values].drop_nulls()
+        unique_rows = columns.gpu.hold(columns.rows.select(value).unique())
+        distinct = unique_rows.to_host()[values].drop_nulls()
         hashes = distinct.alias(ELEMENT).to_frame().select(hashed).to_series()
-        found = pl.when(value.is_not_null()).then(find(value, distinct, hashes, 0))
-        _add_lazily(columns, [found.alias(name)])
+        row_hash = pl.when(value.is_not_null()).then(find(value, distinct, hashes, 0))
+        _add_lazily(columns, [row_hash.alias(name)])
 
     return action

@@ -59,11 +59,11 @@ class Gpu:
         Raises:
             WorkflowError: cuDF cannot run the query.
         """
-        given = local()
-        rows = register_io_source(lambda names, *_: _read(given.frame, names), schema=dict(schema))
+        slot = local()
+        rows = register_io_source(lambda names, *_: _read(slot.frame, names), schema=dict(schema))
         plan = translated(query(rows), self._engine)
         send_tables(plan)
-        return PreparedQuery(plan, given)
+        return PreparedQuery(plan, slot)
 
     def send(self, frame: pl.DataFrame) -> RowsOnGpu:
         """A copy of rows from the host's memory."""
@@ -79,8 +79,8 @@ class Gpu:
         from cudf_polars.containers import DataFrame  # noqa: PLC0415
 
         columns = {name: rows.frame.columns[0] for name, rows in parts.items()}
-        made = [_named(c.obj, c.dtype.polars_type, name) for name, c in columns.items()]
-        return RowsOnGpu(DataFrame(made, next(iter(parts.values())).frame.stream))
+        named_columns = [_named(c.obj, c.dtype.polars_type, name) for name, c in columns.items()]
+        return RowsOnGpu(DataFrame(named_columns, next(iter(parts.values())).frame.stream))
 
 
 class PreparedQuery:
@@ -129,8 +129,8 @@ class RowsOnGpu:
 
     def to_host(self) -> pl.DataFrame:
         """A copy of the rows in the host's memory."""
-        made: pl.DataFrame = self.frame.to_polars()
-        return made
+        rows: pl.DataFrame = self.frame.to_polars()
+        return rows
 
     def columns(self) -> dict[str, RowsOnGpu]:
         """Each column alone, by its name."""
@@ -148,7 +148,7 @@ class RowsOnGpu:
 
         offsets, _ = _parts(lists.frame.columns[0].obj)
         kind = plc.DataType(plc.TypeId.LIST)
-        made = [
+        columns = [
             _named(
                 plc.Column(kind, lists.height, None, None, 0, 0, [offsets, column.obj]),
                 pl.List(column.dtype.polars_type),
@@ -156,7 +156,7 @@ class RowsOnGpu:
             )
             for column in self.frame.columns
         ]
-        return self._with(made)
+        return self._with(columns)
 
     def with_empty_lists(self) -> RowsOnGpu:
         """The same columns, which have lists, with an empty list for each null."""
@@ -173,7 +173,7 @@ class RowsOnGpu:
         stream.synchronize()
         plain = (column.with_mask(None, 0) for column in gathered.columns())
         of = zip(self.frame.columns, plain, strict=True)
-        return self._with([_named(made, c.dtype.polars_type, c.name) for c, made in of])
+        return self._with([_named(lists, c.dtype.polars_type, c.name) for c, lists in of])
 
     def _with(self, columns: Sequence[Any]) -> RowsOnGpu:
         from cudf_polars.containers import DataFrame  # noqa: PLC0415
@@ -300,10 +300,10 @@ def send_tables(plan: Any) -> None:
     stream, on_gpu = new_stream(), _table_on_gpu()
     for node in traversal([plan]):
         named = getattr(node, "exprs", getattr(node, "columns", ()))  # selected, or added
-        for each in traversal([one.value for one in named]):
-            if type(each) is on_gpu.__base__:
-                each.value = plc.Column.from_arrow(each.value, stream=stream)
-                each.__class__ = on_gpu
+        for expression in traversal([column.value for column in named]):
+            if type(expression) is on_gpu.__base__:
+                expression.value = plc.Column.from_arrow(expression.value, stream=stream)
+                expression.__class__ = on_gpu
     stream.synchronize()
 
 

@@ -43,8 +43,8 @@ def log1p(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
     value = operands[0].cast(pl.Float64)
     total = value + 1.0
     near = total.log() * (value / (total - 1.0))
-    made = pl.when(total == 1.0).then(value).when(total == np.inf).then(total).otherwise(near)
-    return made.cast(polars_dtype(step.type.dtype))
+    logarithm = pl.when(total == 1.0).then(value).when(total == np.inf).then(total).otherwise(near)
+    return logarithm.cast(polars_dtype(step.type.dtype))
 
 
 def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
@@ -71,8 +71,8 @@ def lookup(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Exp
     value, wide = operands[0], types[0].dtype == "uint64"
     if not isinstance(keys.values, Strings):
         value = _as_int64(value, wide=wide, wide_keys=keys.values.dtype == np.uint64)
-    found = _find(value, *_sorted_keys(step, types[0]), step.parameters["missing"])
-    return pl.when(operands[0].is_not_null()).then(found.cast(polars_dtype(step.type.dtype)))
+    position = _find(value, *_sorted_keys(step, types[0]), step.parameters["missing"])
+    return pl.when(operands[0].is_not_null()).then(position.cast(polars_dtype(step.type.dtype)))
 
 
 def sort_tables(program: Program) -> None:
@@ -98,12 +98,12 @@ def _in_order(keys: Column, first: int, *, small: bool, wide: bool) -> tuple[pl.
     positions = np.arange(first, first + keys.rows, dtype=np.int32 if small else np.int64)
     if isinstance(keys.values, Strings):
         return _sorted(to_series(keys), pl.Series(positions))
-    kept: Any = slice(None)
+    selection: Any = slice(None)
     if keys.values.dtype == np.uint64 and not wide:
-        kept = keys.values <= np.uint64(_INT64_MAX)
-    known = as_int64(keys.values[kept])
-    order = np.argsort(known)  # in this thread, while Polars would wait for the other columns'
-    return pl.Series(known[order]), pl.Series(positions[kept][order])
+        selection = keys.values <= np.uint64(_INT64_MAX)
+    numbers = as_int64(keys.values[selection])
+    order = np.argsort(numbers)  # in this thread, while Polars would wait for the other columns'
+    return pl.Series(numbers[order]), pl.Series(positions[selection][order])
 
 
 def _as_int64(value: pl.Expr, *, wide: bool, wide_keys: bool) -> pl.Expr:

@@ -79,9 +79,9 @@ def _truth(graph: Graph, name: str, have: str) -> str:
 
 def _fit(graph: Graph, operand: Tensor, have: str, want: str) -> Tensor:
     """An integer at the nearest value that another integer type has."""
-    own, limits = np.iinfo(DTYPES[have].numpy), np.iinfo(DTYPES[want].numpy)
+    input_limits, limits = np.iinfo(DTYPES[have].numpy), np.iinfo(DTYPES[want].numpy)
     least, most = operand.limits or (-np.inf, np.inf)
-    least, most = max(least, int(own.min)), min(most, int(own.max))
+    least, most = max(least, int(input_limits.min)), min(most, int(input_limits.max))
     name = operand.values
     if limits.min > least:
         name = choose(graph, "Max", name, graph.constant(limits.min, have), have)

@@ -53,9 +53,9 @@ def checked(
     faults = _nan_counts(graph, wires, sources)
     if rows != "agree" and len(sources) > 1:
         if len(sources) == len(used) <= FEW_INPUTS:
-            first, *others = used
+            first, *rest = used
             shape = graph.add("Shape", _rowwise(sources[first]))
-            sources = sources | {n: _reshaped(graph, sources[n], shape) for n in others}
+            sources = sources | {n: _reshaped(graph, sources[n], shape) for n in rest}
         else:
             faults.append(_rows_apart(graph, wires, sources, rows))
     if not faults:
@@ -92,8 +92,8 @@ def _rows_apart(
         return _distance(graph, tensors)
     below = [graph.add("Shape", t, end=1) for t in _counted(graph, wires, sources, axis=0)]
     first = graph.add("Shape", tensors[0], end=1)
-    wanted = graph.add("Mul", first, graph.vector(len(tensors)))
-    lost = graph.add("Abs", graph.add("Sub", reduce(partial(graph.add, "Add"), below), wanted))
+    total = graph.add("Mul", first, graph.vector(len(tensors)))
+    lost = graph.add("Abs", graph.add("Sub", reduce(partial(graph.add, "Add"), below), total))
     if rows == "agree unless empty":
         return lost
     beside = _counted(graph, wires, sources, axis=1)
@@ -118,6 +118,6 @@ def _nan_counts(
     counts = []
     for tensors in of_dtype.values():
         joint = graph.add("Concat", *tensors, axis=0) if len(tensors) > 1 else tensors[0]
-        found = graph.cast(graph.add("IsNaN", joint), "int64")
-        counts.append(graph.add("ReduceSum", found, keepdims=0))
+        nans = graph.cast(graph.add("IsNaN", joint), "int64")
+        counts.append(graph.add("ReduceSum", nans, keepdims=0))
     return counts

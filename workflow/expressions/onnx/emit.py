@@ -24,25 +24,25 @@ def emit(graph: Graph, program: Program, sources: Mapping[str, Tensor]) -> dict[
         ExpressionError: ONNX has no operators for a step of the program.
     """
     steps = program.steps
-    made: dict[int, Tensor] = {}
+    results: dict[int, Tensor] = {}
     for number, step in enumerate(steps):
         if step.verb == "source":
-            made[number] = sources[step.parameters["name"]]
+            results[number] = sources[step.parameters["name"]]
         elif step.verb == "constant":
             value = step.parameters["value"]
             name = graph.constant(value, step.type.dtype)
             limits = (value, value) if type(value) is int else None
-            made[number] = Tensor(name, constant=True, limits=limits)
+            results[number] = Tensor(name, constant=True, limits=limits)
     plan = group_steps(program)
     lanes = {entry.slot: entry.steps for entry in plan if isinstance(entry, Group)}
     for entry in plan:
         if isinstance(entry, Group):
-            made |= _emit_lanes(graph, program, entry, lanes, made)
+            results |= _emit_lanes(graph, program, entry, lanes, results)
         else:
-            operands = [made[o] for o in steps[entry].operands]
-            made[entry] = _emit(graph, program, (entry,), operands)
+            operands = [results[o] for o in steps[entry].operands]
+            results[entry] = _emit(graph, program, (entry,), operands)
     shape = _scalar_shape(graph, sources)
-    return {column.name: _spread(graph, made[step], shape) for column, step in program.outputs}
+    return {column.name: _spread(graph, results[step], shape) for column, step in program.outputs}
 
 
 def _emit_lanes(
@@ -50,21 +50,21 @@ def _emit_lanes(
     program: Program,
     group: Group,
     lanes: Mapping[int, tuple[int, ...]],
-    made: Mapping[int, Tensor],
+    results: Mapping[int, Tensor],
 ) -> dict[int, Tensor]:
     """The results of equal steps over several columns, which are computed side by side."""
     if program.steps[group.steps[0]].verb == "lookup":
-        return _emit_each(graph, program, group, lanes, made)  # each has its own encoder
+        return _emit_each(graph, program, group, lanes, results)  # each has its own encoder
     operands = []
     for operand in group.operands:
-        if isinstance(operand, int) and operand in made:
-            operands.append(made[operand])
+        if isinstance(operand, int) and operand in results:
+            operands.append(results[operand])
             continue
         alone = lanes[operand] if isinstance(operand, int) else operand
-        columns = [made[number] for number in alone]
+        columns = [results[number] for number in alone]
         joint = side_by_side(graph, columns, program.steps[alone[0]].type.dtype)
         if joint is None:
-            return _emit_each(graph, program, group, lanes, made)
+            return _emit_each(graph, program, group, lanes, results)
         operands.append(joint)
     block = _emit(graph, program, group.steps, operands)
     columns = apart(graph, block, len(group.steps))
@@ -76,17 +76,17 @@ def _emit_each(
     program: Program,
     group: Group,
     lanes: Mapping[int, tuple[int, ...]],
-    made: Mapping[int, Tensor],
+    results: Mapping[int, Tensor],
 ) -> dict[int, Tensor]:
     """The results of the steps of a group, computed one by one."""
-    made = dict(made)
+    results = dict(results)
     for operand in group.operands:
-        if isinstance(operand, int) and operand in lanes and operand in made:
+        if isinstance(operand, int) and operand in lanes and operand in results:
             # Of columns side by side only those are apart that another step needs.
-            columns = apart(graph, made[operand], len(lanes[operand]))
-            made |= {n: made.get(n, c) for n, c in zip(lanes[operand], columns, strict=True)}
+            columns = apart(graph, results[operand], len(lanes[operand]))
+            results |= {n: results.get(n, c) for n, c in zip(lanes[operand], columns, strict=True)}
     operands = {number: program.steps[number].operands for number in group.steps}
-    return {n: _emit(graph, program, (n,), [made[o] for o in operands[n]]) for n in group.steps}
+    return {n: _emit(graph, program, (n,), [results[o] for o in operands[n]]) for n in group.steps}
 
 
 def _emit(
@@ -108,9 +108,9 @@ def _scalar_shape(graph: Graph, sources: Mapping[str, Tensor]) -> str:
     return graph.vector(0, 1)
 
 
-def _spread(graph: Graph, made: Tensor, shape: str) -> Tensor:
+def _spread(graph: Graph, output: Tensor, shape: str) -> Tensor:
     """A constant output as a column of all rows."""
-    if not made.constant:
-        return made
-    valid = None if made.valid is None else graph.add("Expand", made.valid, shape)
-    return replace(made, values=graph.add("Expand", made.values, shape), valid=valid)
+    if not output.constant:
+        return output
+    valid = None if output.valid is None else graph.add("Expand", output.valid, shape)
+    return replace(output, values=graph.add("Expand", output.values, shape), valid=valid)

@@ -33,19 +33,19 @@ def keep_float64(graph: onnx.GraphProto) -> None:
     nodes = []
     for node in graph.node:
         neutral = _NEUTRAL.get(node.op_type)
-        one = [place for place, name in enumerate(node.input) if name in constants]
-        if neutral is not None and len(one) == 1:
-            name, other = node.input[one[0]], node.input[1 - one[0]]
+        places = [place for place, name in enumerate(node.input) if name in constants]
+        if neutral is not None and len(places) == 1:
+            name, other = node.input[places[0]], node.input[1 - places[0]]
             if _rounds(constants[name], neutral, scales=scales):
                 shape, rows = f"/float64/{other}", f"/float64/{name}/{other}"
-                for made in (
+                for new_node in (
                     helper.make_node("Shape", [other], [shape], shape),
                     helper.make_node("Expand", [name, shape], [rows], rows),
                 ):
-                    if made.name not in spread:
-                        spread[made.name] = made
-                        nodes.append(made)
-                node.input[one[0]] = rows
+                    if new_node.name not in spread:
+                        spread[new_node.name] = new_node
+                        nodes.append(new_node)
+                node.input[places[0]] = rows
         nodes.append(node)
     if spread:
         copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]

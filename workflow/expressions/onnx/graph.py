@@ -222,12 +222,12 @@ class Graph:
         twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
             raise SchemaError(f"Expected distinct tensor names. Received twice: {twice}.")
-        wanted, nodes = {info.name for info in self.outputs}, []
+        needed_names, nodes = {info.name for info in self.outputs}, []
         for node in reversed(self._nodes):
-            if not wanted.isdisjoint(node.output):
-                wanted.update(node.input)
+            if not needed_names.isdisjoint(node.output):
+                needed_names.update(node.input)
                 nodes.append(node)
-        tables = [tensor for key, tensor in self._tables.items() if key in wanted]
+        tables = [tensor for key, tensor in self._tables.items() if key in needed_names]
         graph = helper.make_graph(nodes[::-1], name, self.inputs, self.outputs, tables)
         keep_float64(graph)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML_DOMAIN, ML_OPSET)]

@@ -24,22 +24,22 @@ def whole_division(
 
     A division by 0, or of the least integer by -1, would abort the process.
     """
-    dtype, known = step.type.dtype, types[1].value
+    dtype, divisor = step.type.dtype, types[1].value
     a, b = (convert(graph, o.values, t.dtype, dtype) for o, t in zip(operands, types, strict=True))
     nonzero = None
-    if not known:
+    if not divisor:
         nonzero = graph.add("Not", graph.add("Equal", b, graph.constant(0, "int64")))
         b = graph.add("Where", nonzero, b, graph.constant(1, "int64"))
     if dtype == "uint64":
         divide = _unsigned_quotient if step.verb == "floor_divide" else _unsigned_rest
         values = divide(graph, a, b)
     elif step.verb == "modulo":
-        values = graph.add("Mod", a, b if known and known > 0 else _not_minus_one(graph, b)[1])
+        values = graph.add("Mod", a, b if divisor and divisor > 0 else _not_minus_one(graph, b)[1])
     else:
-        values = _quotient(graph, a, b, positive=bool(known) and known > 0)
+        values = _quotient(graph, a, b, positive=bool(divisor) and divisor > 0)
         values = values if step.type.kind == "uint" else wrap(graph, values, dtype)
-    made = joint(graph, operands, values)
-    return replace(made, valid=graph.every(made.valid, nonzero))
+    result = joint(graph, operands, values)
+    return replace(result, valid=graph.every(result.valid, nonzero))
 
 
 def _quotient(graph: Graph, a: str, b: str, *, positive: bool) -> str:

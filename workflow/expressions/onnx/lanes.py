@@ -28,10 +28,10 @@ def side_by_side(graph: Graph, columns: Sequence[Tensor], dtype: str) -> Tensor 
     coded = code is not None and {repr(column.null_code) for column in columns} == {repr(code)}
     if nullable and not coded:
         return None
-    known = [column.limits for column in columns if column.limits is not None]
+    ranges = [column.limits for column in columns if column.limits is not None]
     limits = None
-    if len(known) == len(columns):
-        limits = min(least for least, _ in known), max(most for _, most in known)
+    if len(ranges) == len(columns):
+        limits = min(least for least, _ in ranges), max(most for _, most in ranges)
     values = graph.concat([column.values for column in columns])
     if nullable:
         valid = present(graph, values, code, dtype)

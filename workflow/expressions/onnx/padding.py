@@ -26,8 +26,8 @@ def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> tuple
         lengths = _clamped(graph, lengths, width)
         length = graph.add("Unsqueeze", lengths, graph.vector(1))
         inside = graph.add("Less", graph.table(np.arange(widths).reshape(1, -1)), length)
-        kept = graph.add("Compress", values, graph.add("Reshape", inside, graph.vector(-1)))
-        return graph.add("Reshape", kept, graph.vector(-1, 1)), length
+        elements = graph.add("Compress", values, graph.add("Reshape", inside, graph.vector(-1)))
+        return graph.add("Reshape", elements, graph.vector(-1, 1)), length
     lengths = _clamped(graph, lengths, widths)
     zero = graph.vector(0)
     ends = graph.add("CumSum", graph.add("Concat", zero, widths, axis=0), zero)
@@ -37,9 +37,9 @@ def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> tuple
     # A value is kept if its position is before the end of its row.
     last = graph.add("Gather", graph.add("Add", begins, lengths), row)
     inside = graph.add("Less", _range(graph, total), last)
-    kept = graph.add("Compress", values, inside)
-    kept = graph.add("Reshape", kept, graph.vector(-1, 1))
-    return kept, graph.add("Unsqueeze", lengths, graph.vector(1))
+    elements = graph.add("Compress", values, inside)
+    elements = graph.add("Reshape", elements, graph.vector(-1, 1))
+    return elements, graph.add("Unsqueeze", lengths, graph.vector(1))
 
 
 def pad(

@@ -79,25 +79,25 @@ def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tenso
     lookup = positions.lookup
     if lookup is not None and lookup.limits[0] >= 0 and lookup.limits[1] < table.rows:
         rows = lookup.make(table.rows, table.rows)
-        found: str | None = graph.add("Less", rows, end)
+        valid: str | None = graph.add("Less", rows, end)
     else:
-        found = graph.every(
+        valid = graph.every(
             graph.add("GreaterOrEqual", positions.values, graph.constant(0, "int64")),
             graph.add("Less", positions.values, end),
             positions.valid,
         )
-        rows = graph.add("Where", str(found), positions.values, end)
+        rows = graph.add("Where", str(valid), positions.values, end)
     if table.is_list:
         return _gather_lists(graph, table, rows)
     if table.valid is not None:
-        found = graph.add("Gather", graph.table(np.append(table.valid, False)), rows)
+        valid = graph.add("Gather", graph.table(np.append(table.valid, False)), rows)
     values: Any = table.values
     if isinstance(values, Strings):
         values = Strings(values.data, np.append(values.offsets, values.offsets[-1]))
     else:
         values = np.append(values, values.dtype.type(0))
     values = _take(graph, Column(values), rows)
-    return Tensor(values, found, positions.lengths, positions.constant)
+    return Tensor(values, valid, positions.lengths, positions.constant)
 
 
 def _take(graph: Graph, table: Column, rows: str) -> str:

@@ -70,8 +70,8 @@ def _transcendental(function: Callable[..., str]) -> Emit:
     """Computed in float64 and rounded once: libraries differ by several ulp in float32."""
 
     def emit(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
-        given = _converted(graph, operands, types, "float64")
-        values = convert(graph, function(graph, *given), "float64", step.type.dtype)
+        arguments = _converted(graph, operands, types, "float64")
+        values = convert(graph, function(graph, *arguments), "float64", step.type.dtype)
         return joint(graph, operands, values)
 
     return emit
@@ -81,16 +81,16 @@ def _log1p(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence[T
     """log(1 + x), which ONNX lacks."""
     one, (x,) = graph.constant(1.0, "float64"), _converted(graph, operands, types, "float64")
     added = graph.add("Add", x, one)
-    made = graph.add("Log", added)
+    logarithm = graph.add("Log", added)
     if step.type.dtype == "float32":
         # The sum is rounded: by less than 2**-27 of the result, unless x itself is nearer to it.
         limits = operands[0].limits
         size = x if limits is not None and limits[0] >= 0 else graph.add("Abs", x)
         tiny = graph.add("Less", size, graph.constant(2.0**-26, "float64"))
-        made = graph.add("Where", tiny, x, made)
+        logarithm = graph.add("Where", tiny, x, logarithm)
     else:
-        made = graph.add("Add", made, _lost(graph, x, one))
-    return joint(graph, operands, convert(graph, made, "float64", step.type.dtype))
+        logarithm = graph.add("Add", logarithm, _lost(graph, x, one))
+    return joint(graph, operands, convert(graph, logarithm, "float64", step.type.dtype))
 
 
 def _lost(graph: Graph, x: str, one: str) -> str:
@@ -148,12 +148,12 @@ def _logical(*, stops: bool) -> Emit:
     """Kleene's `and` (an operand that is False decides) and `or` (one that is True decides)."""
 
     def emit(graph: Graph, _: Step, __: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
-        known = [_neutral_null(graph, o, stops=stops) for o in operands]
-        made = joint(graph, operands, graph.add("Or" if stops else "And", *known))
-        if made.valid is None:
-            return made
-        decided = made.values if stops else graph.add("Not", made.values)
-        return replace(made, valid=graph.add("Or", made.valid, decided))
+        values = [_neutral_null(graph, o, stops=stops) for o in operands]
+        result = joint(graph, operands, graph.add("Or" if stops else "And", *values))
+        if result.valid is None:
+            return result
+        decided = result.values if stops else graph.add("Not", result.values)
+        return replace(result, valid=graph.add("Or", result.valid, decided))
 
     return emit
 

@@ -79,12 +79,12 @@ def to_onnx(
     wires = wire_inputs(program.inputs, inputs)
     folded = fold_tables(program)
     sources = {column.name: _receive(graph, column) for column in wires.values()}
-    used = [step.parameters["name"] for step in folded.steps if step.verb == "source"]
-    if used:
-        sources = checked(graph, wires, sources, used, rows)
-    made = emit(graph, folded, sources)
+    source_names = [step.parameters["name"] for step in folded.steps if step.verb == "source"]
+    if source_names:
+        sources = checked(graph, wires, sources, source_names, rows)
+    tensors = emit(graph, folded, sources)
     for column in wire_outputs(program.output_schema, outputs).values():
-        _send(graph, column, made[column.name])
+        _send(graph, column, tensors[column.name])
     return graph.model(name)
 
 
@@ -138,8 +138,8 @@ def _receive(graph: Graph, column: WireColumn) -> Tensor:
     if not column.nullable:
         return Tensor(values, None, lengths)
     if column.dtype == "string":
-        found = graph.look_up(values, _null_string(column), np.zeros(1, np.int64), 1)
-        valid = graph.cast(found, "bool")
+        flags = graph.look_up(values, _null_string(column), np.zeros(1, np.int64), 1)
+        valid = graph.cast(flags, "bool")
     else:
         valid = present(graph, values, column.null_code, column.dtype)
     return Tensor(values, valid, lengths, null_code=column.null_code)
@@ -183,12 +183,12 @@ def _check_lengths(graph: Graph, values: str, lengths: str) -> str:
     return graph.add("Reshape", values, shape, allowzero=1)
 
 
-def _send(graph: Graph, column: WireColumn, made: Tensor) -> None:
+def _send(graph: Graph, column: WireColumn, tensor: Tensor) -> None:
     """An output, with nulls replaced by the null code."""
     names = [name + OUTPUT_SUFFIX for name in column.tensors]
-    values, lengths = made.values, made.lengths
-    if column.nullable and made.valid is not None:
-        values = _with_nulls(graph, column, values, made.valid)
+    values, lengths = tensor.values, tensor.lengths
+    if column.nullable and tensor.valid is not None:
+        values = _with_nulls(graph, column, values, tensor.valid)
     shape: tuple[str | int, ...] = ("rows", 1)
     if column.layout == "flat":
         shape = (f"elements of {names[0]}", 1)

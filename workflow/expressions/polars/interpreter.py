@@ -45,15 +45,15 @@ def expressions(
             data.
     """
     verbs = VERBS if verbs is None else verbs
-    made: list[pl.Expr] = []
+    results: list[pl.Expr] = []
     for step in program.steps:  # in order, so that depth needs no recursion
         types = [program.steps[o].type for o in step.operands]
         if step.verb == "source" and step.parameters["name"] in made_before:
-            made.append(pl.col(step.parameters["name"]))
+            results.append(pl.col(step.parameters["name"]))
         else:
-            operands = [made[o] for o in step.operands]
-            made.append(step_expression(program, step, types, operands, verbs))
-    return [made[step].alias(column.name) for column, step in program.outputs]
+            operands = [results[o] for o in step.operands]
+            results.append(step_expression(program, step, types, operands, verbs))
+    return [results[step].alias(column.name) for column, step in program.outputs]
 
 
 def step_expression(

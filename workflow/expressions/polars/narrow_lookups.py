@@ -36,14 +36,14 @@ def _narrow(program: Program) -> dict[int, str]:
     """The steps that can make another dtype, and the dtype."""
     uses = Counter(operand for step in program.steps for operand in step.operands)
     uses.update(step for _, step in program.outputs)
-    found: dict[int, str] = {}
+    dtypes: dict[int, str] = {}
     for step in program.steps:
         if step.verb == "cast" and DTYPES[step.type.dtype].is_integer:
             chain = list(_chain(program, step.operands[0]))
             alone = all(uses[number] == 1 for number in chain)
             if chain and alone and _fits(program, chain, step.type.dtype):
-                found |= dict.fromkeys(chain, step.type.dtype)
-    return found
+                dtypes |= dict.fromkeys(chain, step.type.dtype)
+    return dtypes
 
 
 def _chain(program: Program, number: int) -> Iterator[int]:

@@ -43,9 +43,9 @@ def column_schema(name: str, dtype: pl.DataType) -> ColumnSchema:
         SchemaError: a type that is not in the dtype table.
     """
     inner = dtype.inner if isinstance(dtype, pl.List | pl.Array) else dtype
-    own = _NAMES.get(inner.base_type())
-    if own is not None:
-        return ColumnSchema(name, own, is_list=inner is not dtype)
+    dtype_name = _NAMES.get(inner.base_type())
+    if dtype_name is not None:
+        return ColumnSchema(name, dtype_name, is_list=inner is not dtype)
     if inner in (pl.Categorical, pl.Enum):
         return ColumnSchema(name, "string", is_list=inner is not dtype)
     if inner == pl.Date or isinstance(inner, pl.Datetime):
@@ -91,10 +91,10 @@ def as_times(values: pl.Expr, time: str, *, is_list: bool = False) -> pl.Expr:
     if not time:
         return values
     dtype = pl.Datetime("us", None if time in (DATE, NAIVE) else time)
-    made = values.cast(pl.List(dtype) if is_list else dtype)
+    times = values.cast(pl.List(dtype) if is_list else dtype)
     if time == DATE:
-        made = made.cast(pl.List(pl.Date) if is_list else pl.Date)
-    return made
+        times = times.cast(pl.List(pl.Date) if is_list else pl.Date)
+    return times
 
 
 def to_series(column: Column, name: str = "") -> pl.Series:

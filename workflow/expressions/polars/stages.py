@@ -77,7 +77,7 @@ def compile_stages(
         made_before: the inputs that are not data, as in `expressions`.
         beside: the frame's columns, if those that are not inputs are to be kept unchanged.
     """
-    made = set(made_before)
+    earlier_columns = set(made_before)
     compiled: list[list[pl.Expr]] = []
     parts = stages(with_narrow_lookups(program), verbs, beside=beside)
     # Those over elements read lists that stages over rows have made, so neighbours are independent.
@@ -85,11 +85,11 @@ def compile_stages(
         group = list(neighbours)
         if over_rows:
             for stage in group:
-                compiled.append(expressions(stage.program, verbs, made))
-                made |= set(stage.program.output_schema)
+                compiled.append(expressions(stage.program, verbs, earlier_columns))
+                earlier_columns |= set(stage.program.output_schema)
         else:
             compiled += _over_elements(group, verbs)
-            made |= {name for stage in group for name in stage.program.output_schema}
+            earlier_columns |= {name for stage in group for name in stage.program.output_schema}
     return compiled
 
 
@@ -105,17 +105,17 @@ def _over_elements(
     columns = [column for of in group for column, _ in of.program.outputs]
     dtypes = {column.name: polars_dtype(column.dtype, is_list=True) for column in columns}
 
-    def run(read: pl.Series) -> pl.Series:
-        lists = [read] if len(group) == 1 else read.struct.unnest().get_columns()
-        made = [made for one, of in zip(runners, lists, strict=True) for made in one(of)]
+    def run(input_lists: pl.Series) -> pl.Series:
+        lists = [input_lists] if len(group) == 1 else input_lists.struct.unnest().get_columns()
+        made = [made for runner, of in zip(runners, lists, strict=True) for made in runner(of)]
         # Not pl.DataFrame(made), of which Polars' first call in a process fails beside another thread's.
         return made[0] if len(made) == 1 else made[0].to_frame().hstack(made[1:]).to_struct()
 
     name = columns[0].name
     dtype = dtypes[name] if len(columns) == 1 else pl.Struct(dtypes)
     lists = [of.elements_of for of in group if of.elements_of is not None]
-    read = pl.col(lists[0]) if len(group) == 1 else pl.struct(lists)
-    made = read.map_batches(run, return_dtype=dtype, is_elementwise=True)
+    input_lists = pl.col(lists[0]) if len(group) == 1 else pl.struct(lists)
+    made = input_lists.map_batches(run, return_dtype=dtype, is_elementwise=True)
     if len(columns) == 1:
         return [[made.alias(name)]]
     together = f"{name} and others"
@@ -125,8 +125,8 @@ def _over_elements(
 def _elements_runner(stages: Stages) -> Callable[[pl.Series], list[pl.Series]]:
     def run(lists: pl.Series) -> list[pl.Series]:
         elements = list_elements(lists).alias(ELEMENT).to_frame().lazy()
-        made = run_stages(elements, stages).collect(engine="in-memory")
-        return [relisted(column, lists) for column in made]
+        columns = run_stages(elements, stages).collect(engine="in-memory")
+        return [relisted(column, lists) for column in columns]
 
     return run
 
@@ -161,7 +161,7 @@ def stages(
     levels = _levels(program, roots, columns)
     start = free_name("", [*program.inputs, *beside])
     names = {number: f"{start}{number}" for number in levels}
-    made: list[QueryStage] = []
+    parts: list[QueryStage] = []
     for level in sorted(set(levels.values())):
         of: dict[Root, list[int]] = defaultdict(list)
         for number in (n for n, own in levels.items() if own == level):
@@ -170,11 +170,11 @@ def stages(
         for root, numbers in of.items():
             outputs = [(_named(names[n], program.steps[n]), n) for n in numbers]
             if root == ROWS or root is None:
-                made.append(QueryStage(part(program, outputs, before)))
+                parts.append(QueryStage(part(program, outputs, before)))
             else:
                 elements = part(program, outputs, {root: ELEMENT})
-                made.append(QueryStage(_of_elements(elements), names[root]))
-    return [*made, QueryStage(part(program, program.outputs, names))]
+                parts.append(QueryStage(_of_elements(elements), names[root]))
+    return [*parts, QueryStage(part(program, program.outputs, names))]
 
 
 def roots_of(program: Program) -> list[Root]:
@@ -182,9 +182,9 @@ def roots_of(program: Program) -> list[Root]:
     roots: list[Root] = []
     for number, step in enumerate(program.steps):
         types = [program.steps[o].type for o in step.operands]
-        own = None if step.verb == "constant" else number if step.type.is_list else ROWS
+        own_root = None if step.verb == "constant" else number if step.type.is_list else ROWS
         roots.append(
-            element_root(step.verb, step.type, types, [roots[o] for o in step.operands], own)
+            element_root(step.verb, step.type, types, [roots[o] for o in step.operands], own_root)
         )
     return roots
 
@@ -208,17 +208,17 @@ def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
 def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compile]) -> set[int]:
     """The steps that become columns: those used more than once, and lists with computed elements."""
     named = Counter(step for _, step in program.outputs)
-    known: dict[Hashable, list[int]] = {}
+    places: dict[Hashable, list[int]] = {}
     for number, step in enumerate(program.steps):
         if step.operands and not is_element(number, roots):
             kind = _kind(program, step)
-            if kind not in known:
-                known[kind] = _named_operands(program, step, verbs)
-            named.update(step.operands[place] for place in known[kind])
+            if kind not in places:
+                places[kind] = _named_operands(program, step, verbs)
+            named.update(step.operands[place] for place in places[kind])
     elements = {n for n in named if is_element(n, roots)}
     lists = {root for n in elements if (root := roots[n]) is not None}
-    several = {n for n, count in named.items() if count > 1 and roots[n] is not None}
-    return elements | lists | several
+    shared_steps = {n for n, count in named.items() if count > 1 and roots[n] is not None}
+    return elements | lists | shared_steps
 
 
 def _kind(program: Program, step: Step) -> Hashable:
@@ -241,8 +241,8 @@ def _named_operands(program: Program, step: Step, verbs: Mapping[str, Compile]) 
     # The number of uses does not depend on a table's size, and compiling a large one takes long.
     tables = {n: _first_row(v) for n, v in step.parameters.items() if isinstance(v, Column)}
     small = replace(step, parameters={**step.parameters, **tables})
-    made = step_expression(program, small, types, places, verbs)
-    return [int(name) for name in made.meta.root_names()]
+    expression = step_expression(program, small, types, places, verbs)
+    return [int(name) for name in expression.meta.root_names()]
 
 
 def _first_row(table: Column) -> Column:

@@ -90,11 +90,11 @@ def _among_strings(hashed: _Hashed, step: Step, values: pl.Series) -> pl.Series:
     rows = in_tiles(hashed.table.find)(bits)
     equal = hashed.keys.gather(pl.Series(np.maximum(rows, 0))) == values  # null of null
     first, missing = step.parameters["first"], step.parameters["missing"]
-    found = pl.Series(values.name, rows + first).zip_with(equal, pl.Series([missing]))
+    positions = pl.Series(values.name, rows + first).zip_with(equal, pl.Series([missing]))
     if values.null_count():
-        found = found.set(values.is_null(), None)
-    made: pl.Series = found.cast(polars_dtype(step.type.dtype))
-    return made
+        positions = positions.set(values.is_null(), None)
+    results: pl.Series = positions.cast(polars_dtype(step.type.dtype))
+    return results
 
 
 def gather(step: Step, _: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:

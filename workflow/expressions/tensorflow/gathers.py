@@ -39,10 +39,10 @@ def _rows(positions: TensorColumn, size: int) -> tuple[Any, Any]:
     """Whether each position is a row of the table, and the row, or `size`."""
     # The upper half of uint64 becomes negative, which is outside the table as well.
     rows = to_int64(positions.values)
-    found = tf.logical_and(tf.greater_equal(rows, 0), tf.less(rows, size))
+    inside = tf.logical_and(tf.greater_equal(rows, 0), tf.less(rows, size))
     if positions.valid is not None:
-        found = tf.logical_and(found, positions.valid)
-    return found, tf.where(found, rows, tf.constant(size, tf.int64))
+        inside = tf.logical_and(inside, positions.valid)
+    return inside, tf.where(inside, rows, tf.constant(size, tf.int64))
 
 
 class GatherScalars(tf.Module):  # type: ignore[misc]
@@ -59,8 +59,8 @@ class GatherScalars(tf.Module):  # type: ignore[misc]
 
     def __call__(self, positions: TensorColumn) -> TensorColumn:
         """The table's value at each position; null for a position outside the table."""
-        found, rows = _rows(positions, self._size)
-        valid = found if self.valid is None else tf.gather(self.valid, rows)
+        inside, rows = _rows(positions, self._size)
+        valid = inside if self.valid is None else tf.gather(self.valid, rows)
         return TensorColumn(tf.gather(self.table, rows), valid, positions.lengths)
 
 
@@ -84,10 +84,10 @@ class GatherLists(tf.Module):  # type: ignore[misc]
         return TensorColumn(elements, valid, offsets[1:] - offsets[:-1])
 
     def _take(self, elements: Any, rows: Any) -> tuple[Any, Any]:
-        taken = tf.raw_ops.RaggedGather(
+        lists = tf.raw_ops.RaggedGather(
             params_nested_splits=[self.offsets],
             params_dense_values=elements,
             indices=rows,
             OUTPUT_RAGGED_RANK=1,
         )
-        return taken.output_nested_splits[0], taken.output_dense_values
+        return lists.output_nested_splits[0], lists.output_dense_values

@@ -23,16 +23,16 @@ def whole_division(verb: str) -> Callable[[Step, Sequence[Type]], Function]:
 
     def prepare(step: Step, types: Sequence[Type]) -> Function:
         # Of several columns' divisors all have its sign.
-        known = types[1].value
+        divisor = types[1].value
 
         def apply(a: TensorColumn, b: TensorColumn) -> TensorColumn:
             x, y = (tf.cast(c.values, step.type.dtype) for c in (a, b))
             masks = [c.valid for c in (a, b) if c.valid is not None]
-            if not known:
+            if not divisor:
                 nonzero = tf.not_equal(y, tf.zeros([], y.dtype))
                 masks.append(nonzero)
                 y = tf.where(nonzero, y, tf.ones([], y.dtype))
-            values = divide(x, y, may_overflow=known is None or known < 0)
+            values = divide(x, y, may_overflow=divisor is None or divisor < 0)
             valid = None
             for mask in masks:
                 valid = mask if valid is None else tf.logical_and(valid, mask)

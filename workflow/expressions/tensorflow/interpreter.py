@@ -56,7 +56,7 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
             for entry in group_steps(program)
         ]
         # TensorFlow finds and saves modules in a list; in the plan they are hidden.
-        self.tables = [f for _, made in plan for f in made if isinstance(f, tf.Module)]
+        self.tables = [f for _, functions in plan for f in functions if isinstance(f, tf.Module)]
         self._plan = _Plan(plan)
 
     def __call__(self, columns: Mapping[str, TensorColumn]) -> dict[str, TensorColumn]:
@@ -79,14 +79,14 @@ class TensorFlowInterpreter(tf.Module):  # type: ignore[misc]
                 slots[entry] = functions[0](*[slots[o] for o in steps[entry].operands])
             elif len(functions) > 1:
                 lanes = self._apart(entry.operands[0], slots)
-                made = [call(lane) for call, lane in zip(functions, lanes, strict=True)]
-                slots |= dict(zip(entry.steps, made, strict=True))
+                results = [call(lane) for call, lane in zip(functions, lanes, strict=True)]
+                slots |= dict(zip(entry.steps, results, strict=True))
             else:
                 block = functions[0](*[self._joint(o, slots) for o in entry.operands])
                 slots[entry.slot] = block
                 if entry.shown:
-                    each = apart(block, len(entry.steps))
-                    slots |= {step: each[lane] for lane, step in entry.shown}
+                    block_columns = apart(block, len(entry.steps))
+                    slots |= {step: block_columns[lane] for lane, step in entry.shown}
         return {
             column.name: self._spread(slots[step], columns) for column, step in self.program.outputs
         }
@@ -150,9 +150,9 @@ def _prepare(program: Program, numbers: Sequence[int], limits: Sequence[Range | 
     """The function of a step, or of equal ones over several columns."""
     step = program.steps[numbers[0]]
     if step.verb == "cast":
-        known = [limits[program.steps[number].operands[0]] for number in numbers]
+        input_limits = [limits[program.steps[number].operands[0]] for number in numbers]
         dtype = DTYPES[step.type.dtype]
-        if all(ends is not None and holds(dtype, *ends) for ends in known):
+        if all(ends is not None and holds(dtype, *ends) for ends in input_limits):
             return elementwise(lambda values: values, dtype.name)
     return PREPARE[step.verb](step, [program.steps[o].type for o in step.operands])
 
@@ -165,19 +165,19 @@ def _values(program: Program, numbers: Sequence[int]) -> Any:
 
 def _sources(program: Program, columns: Mapping[str, TensorColumn]) -> dict[int, TensorColumn]:
     """The inputs, where NaN is null if nulls are allowed."""
-    found = {
+    inputs = {
         number: columns[step.parameters["name"]]
         for number, step in enumerate(program.steps)
         if step.verb == "source"
     }
-    types = {number: program.steps[number].type for number in found}
+    types = {number: program.steps[number].type for number in inputs}
     floats = [n for n, type_ in types.items() if type_.kind == "float" and type_.nullable]
-    masks = masks_of([found[n] for n in floats], _are_numbers)
+    masks = masks_of([inputs[n] for n in floats], _are_numbers)
     for number, mask in zip(floats, masks, strict=True):
-        column = found[number]
+        column = inputs[number]
         present = mask if column.valid is None else tf.logical_and(mask, column.valid)
-        found[number] = TensorColumn(column.values, present, column.lengths)
-    return found
+        inputs[number] = TensorColumn(column.values, present, column.lengths)
+    return inputs
 
 
 def _are_numbers(values: Any) -> Any:

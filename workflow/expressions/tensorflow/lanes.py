@@ -60,10 +60,10 @@ def masks_of(columns: Sequence[TensorColumn], mask: Callable[[Any], Any]) -> lis
     for place, column in enumerate(columns):
         # Not the dtype itself, which equals a number: tf.int64 == 9.
         alike[place if column.is_list else column.values.dtype.name].append(place)
-    made: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     for places in alike.values():
         values = [columns[place].values for place in places]
         few = len(places) < _FEWEST
         masks = map(mask, values) if few else tf.unstack(mask(tf.stack(values)), len(values))
-        made |= dict(zip(places, masks, strict=True))
-    return [made[place] for place in range(len(columns))]
+        results |= dict(zip(places, masks, strict=True))
+    return [results[place] for place in range(len(columns))]

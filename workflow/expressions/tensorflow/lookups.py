@@ -61,8 +61,8 @@ def _as_int64(keys: Array, dtype: str) -> tuple[Array, Array]:
     """The keys within a column's dtype, as int64 (uint64 by its bits), and their positions."""
     positions = np.arange(len(keys))
     if keys.dtype.kind != "b":
-        limits, own = np.iinfo(DTYPES[dtype].numpy), np.iinfo(keys.dtype)
-        lower, upper = max(limits.min, own.min), min(limits.max, own.max)
+        limits, key_limits = np.iinfo(DTYPES[dtype].numpy), np.iinfo(keys.dtype)
+        lower, upper = max(limits.min, key_limits.min), min(limits.max, key_limits.max)
         inside = (keys >= lower) & (keys <= upper)
         keys, positions = keys[inside], positions[inside]
     return keys.astype(np.int64), positions
@@ -202,8 +202,8 @@ class FileTable(tf.Module):  # type: ignore[misc]
             return line + self._first
         flat = tf.reshape(line, [-1])
         left_out = tf.searchsorted(tf.constant(self._gaps), flat, side="right", out_type=tf.int64)
-        found = line + tf.reshape(left_out, tf.shape(line)) + self._first
-        return tf.where(tf.less(line, 0), self.odd.lookup(values), found)
+        positions = line + tf.reshape(left_out, tf.shape(line)) + self._first
+        return tf.where(tf.less(line, 0), self.odd.lookup(values), positions)
 
 
 def _cannot_be_a_line(text: bytes) -> bool:

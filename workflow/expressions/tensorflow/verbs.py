@@ -167,8 +167,8 @@ def _cast(step: Step, types: Sequence[Type]) -> Function:
     limits = np.iinfo(want.numpy)
     if not have.is_integer:
         return elementwise(lambda a: _saturate(a, limits), None)
-    own = np.iinfo(have.numpy)
-    lower, upper = max(limits.min, own.min), min(limits.max, own.max)
+    input_limits = np.iinfo(have.numpy)
+    lower, upper = max(limits.min, input_limits.min), min(limits.max, input_limits.max)
     return elementwise(lambda a: tf.cast(_bounded(a, lower, upper), want.name), None)
 
 

@@ -89,10 +89,10 @@ class WireInterpreter(tf.Module):  # type: ignore[misc]
         # Columns of several lengths cannot be joined, and this error says so.
         with tf.control_dependencies(_check_rows(columns)):
             columns = _with_masks(self._inputs, columns)
-            made: dict[str, Any] = {}
+            outputs: dict[str, Any] = {}
             for name, column in self.interpreter(columns).items():
-                made |= _encode(self._outputs[name], column)
-        return made
+                outputs |= _encode(self._outputs[name], column)
+        return outputs
 
 
 def _shape(column: WireColumn, tensor: str) -> list[int | None]:
@@ -115,7 +115,7 @@ def _with_masks(
     inputs: Mapping[str, WireColumn], columns: Mapping[str, TensorColumn]
 ) -> dict[str, TensorColumn]:
     """The columns with masks of their nulls, after checks of their values."""
-    found = dict(columns)
+    masked_columns = dict(columns)
     coded: dict[tuple[str, Any], list[str]] = defaultdict(list)
     for name, column in inputs.items():
         if DTYPES[column.dtype].kind != "float":
@@ -127,29 +127,29 @@ def _with_masks(
     for (_, code), names in coded.items():
         masks = masks_of([columns[name] for name in names], partial(_differ, code))
         for name, mask in zip(names, masks, strict=True):
-            found[name] = replace(columns[name], valid=mask)
+            masked_columns[name] = replace(columns[name], valid=mask)
     for name, column in inputs.items():
         if DTYPES[column.dtype].kind == "string":
-            _refuse_no_text(column, found[name].values, found[name].valid)
-    return found
+            _refuse_no_text(column, masked_columns[name].values, masked_columns[name].valid)
+    return masked_columns
 
 
 def _differ(code: Any, values: Any) -> Any:
     return tf.not_equal(values, tf.constant(code, values.dtype))
 
 
-def _encode(column: WireColumn, made: TensorColumn) -> dict[str, Any]:
-    values = made.values
-    if made.valid is not None and column.nullable:
-        values = tf.where(made.valid, values, tf.constant(column.null_code, values.dtype))
+def _encode(column: WireColumn, output: TensorColumn) -> dict[str, Any]:
+    values = output.values
+    if output.valid is not None and column.nullable:
+        values = tf.where(output.valid, values, tf.constant(column.null_code, values.dtype))
     if column.layout in ("padded", "fixed"):
-        rows = tf.RaggedTensor.from_row_lengths(values, made.lengths, validate=False)
+        rows = tf.RaggedTensor.from_row_lengths(values, output.lengths, validate=False)
         values = rows.to_tensor(shape=[None, column.width])
     else:
         values = tf.reshape(values, [-1, 1])
     tensors = {column.values_name: values}
     if column.layout in ("flat", "padded"):
-        lengths = made.lengths
+        lengths = output.lengths
         if column.width is not None:
             lengths = tf.minimum(lengths, column.width)
         lengths = tf.cast(lengths, column.nnzs_dtype)

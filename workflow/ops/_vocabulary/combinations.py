@@ -59,12 +59,12 @@ class CombinedVocabulary(Vocabulary):
 
     def learnt(self, table: pl.DataFrame) -> State:
         """The keys of each column, and the combinations in the order of their ids."""
-        state, found = tables.keys_state(self._prefix, self.columns, table.with_row_index("id"))
+        state, rows = tables.keys_state(self._prefix, self.columns, table.with_row_index("id"))
         last = tables.key_state_names(self._prefix, self.columns)[-1]
-        order = np.argsort(found["id"].to_numpy(), kind="stable")
+        order = np.argsort(rows["id"].to_numpy(), kind="stable")
         return {**state, last: Column(state[last].array[order])}
 
-    def expect_fit(self, given: pl.Series, columns: Schema) -> None:  # noqa: ARG002
+    def expect_fit(self, values: pl.Series, columns: Schema) -> None:  # noqa: ARG002
         """Refuse a given vocabulary, since combinations are always learnt."""
         require(
             False,
@@ -83,22 +83,22 @@ class CombinedVocabulary(Vocabulary):
         """One column of ids with the name of the vocabulary."""
         group = [columns[name] for name in self.columns]
         row = tables.find_row(self._prefix, self.columns, columns, state, self.size(state))
-        found = where(row < 0, self._bucket(group, ids), row + ids.first)
+        combination_id = where(row < 0, self._bucket(group, ids), row + ids.first)
         absent = group[0].expression.is_null()
         for feature in group[1:]:
             absent = absent & feature.expression.is_null()
-        found = where(absent, ids.null, found)
+        combination_id = where(absent, ids.null, combination_id)
         like = computed_of(*(feature.schema for feature in group))
-        return {self.name: Feature.of(self.name, found, like)}
+        return {self.name: Feature.of(self.name, combination_id, like)}
 
     def _bucket(self, group: Sequence[Feature], ids: Ids) -> Expression | int:
         if ids.buckets == 1:
             return ids.bucket
         # A different seed for each position, so that (a, b) and (b, a) differ; null adds nothing.
-        total, *others = (
+        total, *hashes = (
             feature.expression.hash(seed).fill_null(0) for seed, feature in enumerate(group)
         )
-        for other in others:
+        for other in hashes:
             total = total + other
         return total.hash_bucket(ids.buckets) + ids.bucket
 

@@ -68,9 +68,9 @@ def _by_value(
     part = pl.struct(keys).hash() if len(keys) > 1 else pl.col(keys).hash()
 
     def collect() -> pl.DataFrame:
-        made = (frame.filter(part % parts == number) for number in range(parts))
+        frames = (frame.filter(part % parts == number) for number in range(parts))
         return pl.concat(
-            [some.group_by(keys).agg(count).collect(engine="streaming") for some in made]
+            [rows.group_by(keys).agg(count).collect(engine="streaming") for rows in frames]
         )
 
     return pl.defer(collect, schema={**{key: schema[key] for key in keys}, COUNT: dtype})
@@ -126,14 +126,14 @@ def condensed(
         >>> condensed("city", table, 2, 1)["city"].rows()
         [('a', 6)]
     """
-    known = table.filter(_IS_KNOWN)
-    kept = known.filter(pl.col(COUNT) >= least)
-    if most is not None and kept.height > most:
-        keys = [column for column in kept.columns if column != COUNT]
+    rows = table.filter(_IS_KNOWN)
+    candidates = rows.filter(pl.col(COUNT) >= least)
+    if most is not None and candidates.height > most:
+        keys = [column for column in candidates.columns if column != COUNT]
         descending = [True] + [False] * len(keys)
-        kept = kept.sort(COUNT, *keys, descending=descending).head(most)
-    others = (each.select(pl.col(COUNT).cast(pl.UInt64).sum()) for each in (known, kept))
-    return {name: kept, _LEFT_OUT + name: next(others) - next(others)}
+        candidates = candidates.sort(COUNT, *keys, descending=descending).head(most)
+    totals = (each.select(pl.col(COUNT).cast(pl.UInt64).sum()) for each in (rows, candidates))
+    return {name: candidates, _LEFT_OUT + name: next(totals) - next(totals)}
 
 
 def rows_left_out(name: str, tables: Mapping[str, pl.DataFrame]) -> int:
@@ -143,14 +143,14 @@ def rows_left_out(name: str, tables: Mapping[str, pl.DataFrame]) -> int:
         name: the name of the table.
         tables: all tables, condensed or not; results of several parts are concatenated.
     """
-    found = tables.get(_LEFT_OUT + name)
-    return 0 if found is None else int(found[COUNT].sum())
+    table = tables.get(_LEFT_OUT + name)
+    return 0 if table is None else int(table[COUNT].sum())
 
 
-def coverage(table: pl.DataFrame, least: int, most: int | None, others: int = 0) -> Coverage:
+def coverage(table: pl.DataFrame, least: int, most: int | None, further_rows: int = 0) -> Coverage:
     """The coverage of the data by the values of `chosen`, with the same arguments.
 
-    `others` is how often further values occur, which are not in the table.
+    `further_rows` is how often further values occur, which are not in the table.
 
     A value that is still to come is about as frequent as those that were seen once, or, if rare
     values get no id, as often as the rarest that get one.
@@ -166,10 +166,10 @@ def coverage(table: pl.DataFrame, least: int, most: int | None, others: int = 0)
     chosen_values = np.cumsum(np.where(count >= least, values, 0))
     if most is not None:
         chosen_values = np.minimum(chosen_values, most)
-    found = np.diff(chosen_values, prepend=0)
-    rows = int((count * values).sum()) + others
-    sure = int((count * found)[count > max(least, 1)].sum())
-    return Coverage(int(found.sum()), 1 - sure / rows if rows else None)
+    ids = np.diff(chosen_values, prepend=0)
+    rows = int((count * values).sum()) + further_rows
+    sure = int((count * ids)[count > max(least, 1)].sum())
+    return Coverage(int(ids.sum()), 1 - sure / rows if rows else None)
 
 
 def _frequencies(counts: Array) -> tuple[Array, Array]:

@@ -78,10 +78,10 @@ def remaining(
     A shared vocabulary remains as long as one of its columns does; a combination needs all of them.
     """
     for vocabulary in vocabularies:
-        left = [column for column in vocabulary.columns if column in columns]
-        whole = len(left) == len(vocabulary.columns)
-        if not left or not (whole or isinstance(vocabulary, SharedVocabulary)):
+        rest = [column for column in vocabulary.columns if column in columns]
+        whole = len(rest) == len(vocabulary.columns)
+        if not rest or not (whole or isinstance(vocabulary, SharedVocabulary)):
             continue
-        broken = left if not whole else [c for c in left if f"{MEMBER}.{c}" in state]
+        broken = rest if not whole else [c for c in rest if f"{MEMBER}.{c}" in state]
         members = {f"{MEMBER}.{c}": Column(Strings.of([vocabulary.name])) for c in broken}
-        yield type(vocabulary)(vocabulary.name, tuple(left)), members
+        yield type(vocabulary)(vocabulary.name, tuple(rest)), members

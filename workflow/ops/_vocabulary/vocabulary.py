@@ -100,7 +100,7 @@ class Vocabulary(ABC):
         """The state, from the values in the order of their ids."""
 
     @abstractmethod
-    def expect_fit(self, given: pl.Series, columns: Schema) -> None:
+    def expect_fit(self, values: pl.Series, columns: Schema) -> None:
         """Refuse a user's vocabulary that cannot contain the columns' values.
 
         Raises:
@@ -147,10 +147,10 @@ class SharedVocabulary(Vocabulary):
 
     def _dtype(self, columns: Schema) -> str | None:
         """The dtype that holds the values of all columns; None for int64 and uint64."""
-        first, *others = self._schemas(columns)
-        if not all(are_alike_times(first.time, column.time) for column in others):
+        first, *rest = self._schemas(columns)
+        if not all(are_alike_times(first.time, column.time) for column in rest):
             return None
-        have = {column.dtype: column.info for column in (first, *others)}
+        have = {column.dtype: column.info for column in (first, *rest)}
         if len(have) > 1 and all(info.is_integer for info in have.values()):
             wide = np.result_type(*(info.numpy for info in have.values()))
             return wide.name if wide.kind in "iu" else None
@@ -171,9 +171,9 @@ class SharedVocabulary(Vocabulary):
         """The keys, in order."""
         return {f"{LEARNT}.{self.name}": to_column(table["key0"], compact_strings=True)}
 
-    def expect_fit(self, given: pl.Series, columns: Schema) -> None:
+    def expect_fit(self, values: pl.Series, columns: Schema) -> None:
         """Accept integers for columns of integers, and so on."""
-        have, want = column_schema(self.name, given.dtype), columns[self.columns[0]]
+        have, want = column_schema(self.name, values.dtype), columns[self.columns[0]]
         require(
             have.info.kind == want.info.kind or (have.info.is_integer and want.info.is_integer),
             f"The vocabulary of {self.name!r} holds {have.dtype}, and the column is {want}. "
@@ -184,8 +184,8 @@ class SharedVocabulary(Vocabulary):
 
     def state_names(self, state: State) -> list[str]:
         """The names of its keys, learnt or given, and of the kind of given times."""
-        given = f"{GIVEN}.{self.name}"
-        keys = given if given in state else f"{LEARNT}.{self.name}"
+        given_keys = f"{GIVEN}.{self.name}"
+        keys = given_keys if given_keys in state else f"{LEARNT}.{self.name}"
         return [keys, *([f"{TIME}{keys}"] if f"{TIME}{keys}" in state else [])]
 
     def _keys(self, state: State) -> Column:
@@ -197,17 +197,17 @@ class SharedVocabulary(Vocabulary):
 
     def features(self, columns: Features, state: State, ids: Ids) -> Features:
         """A column of ids for each column."""
-        keys, made = self._keys(state), {}
+        keys, outputs = self._keys(state), {}
         for name in self.columns:
             value = columns[name].expression
             if ids.buckets == 1:
-                found = value.lookup(keys, first=ids.first, missing=ids.bucket)
+                value_id = value.lookup(keys, first=ids.first, missing=ids.bucket)
             else:
-                found = value.lookup(keys, first=ids.first, missing=-1)
+                value_id = value.lookup(keys, first=ids.first, missing=-1)
                 bucket = value.hash_bucket(ids.buckets) + ids.bucket
-                found = where(found < 0, bucket, found)
-            made[name] = Feature.of(name, found.fill_null(ids.null), columns[name].schema)
-        return made
+                value_id = where(value_id < 0, bucket, value_id)
+            outputs[name] = Feature.of(name, value_id.fill_null(ids.null), columns[name].schema)
+        return outputs
 
     def table(self, state: State) -> pl.DataFrame:
         """One column of values, under the name of the vocabulary."""
