@@ -22,7 +22,11 @@ from workflow.schema.schema import Schema, Tags, time_name
 
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) | set(ops.__all__)))
 def test_operator_has_examples(name: str):
-    assert OPERATORS[name].examples(), f"{name}.examples() is empty: nothing tests it."
+    file = OPERATORS[name].__module__.replace(".", "/") + ".py"
+    assert OPERATORS[name].examples(), (
+        f"Expected examples of {name}, from which these tests are made. Received: none. Write {name}.examples() "
+        f"in {file}."
+    )
 
 
 @cases()
