@@ -388,8 +388,26 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     ) -> list[Any]:
         """Fit, and write the result of `fit_transform` as `transform_to_parquet` does.
 
-        With `save_to`, a folder, the fitted workflow is saved before the data is there, and not if
-        another run writes into `folder`, so that no data is there without its workflow.
+        Args:
+            data: as in `fit`.
+            folder: as in `transform_to_parquet`.
+            schema: as in `fit`.
+            rows_per_file: as in `transform_to_parquet`.
+            compression: as in `transform_to_parquet`.
+            shuffle: as in `transform_to_parquet`.
+            seed: as in `transform_to_parquet`.
+            save_to: a folder, in which the fitted workflow is saved before the data is there, and not
+                if another run writes into `folder`, so that no data is there without its workflow.
+            engine: as in `fit`.
+            client: as in `transform_to_parquet`.
+            storage_options: as in `fit`, of the data and the folder.
+            progress: as in `fit`.
+
+        Returns:
+            The files, in the order of the rows: paths, or for an object store URLs.
+
+        Raises:
+            WorkflowError: as `fit` and `transform_to_parquet`.
         """
         options = options_of(data, storage_options) if is_url(folder) else storage_options
 

@@ -344,7 +344,7 @@ def _how_to_serve(report: ExportReport) -> str:
     name, place = report.plan.published.name, report.repository
     url = place if isinstance(place, str) else ""
     is_cached = report.plan.pipeline.options.response_cache
-    ours, theirs = (" --response-cache=64", f" {CACHE_FLAG}") if is_cached else ("", "")
+    ours, theirs = (" --response-cache-bytes=67108864", f" {CACHE_FLAG}") if is_cached else ("", "")
     backends = sorted({model.backend for model in report.plan.models if model.backend})
     note = " (ours from Triton 25.03 on: docker/Dockerfile)" if "tensorflow" in backends else ""
     note = f"backends: {', '.join(backends)}{note}"

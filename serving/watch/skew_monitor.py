@@ -45,8 +45,8 @@ class Client(Protocol):
 class SkewMonitor:
     """A counter of rows, with the metrics that the Python step of the runtime `tensorflow` has.
 
-    For the runtimes `onnx`, `fused_onnx` and `fused_tensorflow`, whose models count nothing. Give
-    it the rows that clients send, or a sample of them. Thread-safe.
+    For all other runtimes, whose models count nothing. Give it the rows that clients send, or a
+    sample of them. Thread-safe.
 
     Args:
         workflow: the fitted workflow of the export.

@@ -68,6 +68,12 @@ OVER_ROWS: list[Step] = [
         KEY, sort_cols=NUMBER, aggs=draw(st.sampled_from(["count", "first", "list", "mean"]))
     ),
 ]
+# Operators that keep all values, or need a table or a function that random columns would seldom suit.
+LEFT_OUT = [
+    *(ops.AddMetadata, ops.AddProperties, ops.AddTags, ops.TagAsItemFeatures, ops.TagAsItemID),
+    *(ops.TagAsUserFeatures, ops.TagAsUserID, ops.DataStats, ops.DropLowCardinality),
+    *(ops.ColumnSimilarity, ops.JoinExternal, ops.PretrainedVectors, ops.Filter, ops.DatePart),
+]
 
 
 @dataclass(frozen=True)

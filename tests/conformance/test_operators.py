@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from datetime import datetime
 
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from operator_cases import Case, as_columns, assert_same_columns, cases, cut, nulls
 
-from workflow import Workflow, ops
+from workflow import Workflow, WorkflowError, ops
 from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.graph.row_set import schema_of
 from workflow.operator.feature import State
 from workflow.operator.operator import OPERATORS, Operator
 from workflow.schema.column import Strings
-from workflow.schema.schema import Schema, Tags
+from workflow.schema.schema import Schema, Tags, time_name
 
 
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) | set(ops.__all__)))
 def test_operator_has_examples(name: str):
-    assert OPERATORS[name].examples(), f"{name}.examples() is empty: nothing tests it."
+    file = OPERATORS[name].__module__.replace(".", "/") + ".py"
+    assert OPERATORS[name].examples(), (
+        f"Expected examples of {name}, from which these tests are made. Received: none. Write {name}.examples() "
+        f"in {file}."
+    )
 
 
 @cases()
@@ -138,3 +144,39 @@ def assert_same_state(expected: State, received: State) -> None:
             assert column.array.tolist() == other.array.tolist(), name
         else:
             assert_allclose(column.array, other.array, rtol=1e-9, err_msg=name)
+
+
+MOMENTS = pl.Series([datetime(2024, 2, 29, 12), None, datetime(1999, 12, 31)] * 2)  # noqa: DTZ001
+KINDS_OF_TIMES = [MOMENTS, MOMENTS.dt.replace_time_zone("Asia/Tokyo"), MOMENTS.dt.date()]
+# What a function computes with times is a number.
+MAKES_NUMBERS_OF_TIMES = (ops.LambdaOp,)
+
+
+@cases(lambda operator: not isinstance(operator, MAKES_NUMBERS_OF_TIMES))
+def test_times_whose_numbers_are_kept_stay_times(case: Case):
+    file = type(case.operator).__module__.replace(".", "/") + ".py"
+    for name, times in itertools.product(case.fitted.columns, KINDS_OF_TIMES):
+        rows = case.fitted.with_columns(as_rows(times, like=case.fitted[name]))
+        try:
+            workflow = case.fit(rows)
+        except WorkflowError:  # it takes no times there
+            continue
+        numbers = set(times.cast(pl.Datetime("us")).cast(pl.Int64).drop_nulls())
+        made = workflow.transform(rows).collect()
+        for column in workflow.output_schema.columns:
+            values = made[column.name]
+            values = values.explode(empty_as_null=False) if column.is_list else values
+            if column.info.is_integer and numbers.intersection(values):
+                given = workflow.input_schema[name]
+                assert column.time == given.time, (
+                    f"Expected times as {time_name(given.time)} from {case.name}, since it keeps the "
+                    f"numbers of its column {name!r}. Received: column {column.name!r}, {column}. Pass "
+                    f"time=feature.schema.time to Feature.of in {file}, or name the operator in "
+                    "MAKES_NUMBERS_OF_TIMES of tests/conformance/test_operators.py."
+                )
+
+
+def as_rows(times: pl.Series, like: pl.Series) -> pl.Series:
+    """Times in place of a column, in lists if it has lists."""
+    every = pl.Series([times.to_list()]) if isinstance(like.dtype, pl.List) else times
+    return every.gather([row % len(every) for row in range(len(like))]).alias(like.name)

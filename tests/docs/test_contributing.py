@@ -1,14 +1,18 @@
 """CONTRIBUTING.md names places that exist, and docstrings open as it says."""
 
 import ast
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
+from expected_names import expect_names
 
 from exporter import ServingOptions
 from exporter.plan.runtime import AUTO, RUNTIMES
 from workflow import ops
+from workflow.operator.operator import OPERATORS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
@@ -26,24 +30,39 @@ def test_every_file_and_folder_that_it_names_is_there():
     assert not [place for place in sorted(named) if not (ROOT / place).exists()]
 
 
+def test_each_operator_of_a_file_is_public():
+    for module in pkgutil.walk_packages(ops.__path__, "workflow.ops."):
+        importlib.import_module(module.name)
+    own = [name for name, kind in OPERATORS.items() if kind.__module__.startswith("workflow.ops.")]
+    expect_names("the imports and __all__ of workflow/ops/__init__.py", {*ops.__all__}, own)
+
+
+@pytest.mark.parametrize("place", ["tests/workflow/ops", "tests/conformance/random_workflows.py"])
+def test_the_tests_name_each_operator(place):
+    files = [*(ROOT / place).glob("*.py")] or [ROOT / place]
+    words = set(re.findall(r"\w+", "".join(file.read_text() for file in files)))
+    expect_names(f"{place}, as CONTRIBUTING.md says", words.intersection(ops.__all__), ops.__all__)
+
+
 def test_the_guide_has_each_operator_in_its_table():
     guide = (ROOT / "docs" / "guide" / "workflow.md").read_text()
     table = guide.split("## The operators")[1].split("\n\n")[2]
     named = set(re.findall(r"`([A-Z]\w+)`", table))
-    assert named == set(ops.__all__)
+    expect_names('the table of "The operators" in docs/guide/workflow.md', named, ops.__all__)
 
 
 @pytest.mark.parametrize("page", ["export", "overview"])
 def test_a_guide_has_each_runtime_in_its_table_and_only_the_fused_ones_as_one_model(page):
     guide = (ROOT / "docs" / "guide" / f"{page}.md").read_text()
     rows = re.findall(r'^\| `"(\w+)"`[^|]*\| ([^|]+) \|', guide, re.MULTILINE)
-    assert [name for name, _ in rows] == list(RUNTIMES)
-    assert {name for name, models in rows if models.startswith("one ")} == {
-        name for name, kind in RUNTIMES.items() if kind.is_fused
-    }
+    place = f"the table of runtimes in docs/guide/{page}.md"
+    expect_names(place, [name for name, _ in rows], list(RUNTIMES))
+    fused = [name for name, kind in RUNTIMES.items() if kind.is_fused]
+    as_one = [name for name, models in rows if models.startswith("one ")]
+    expect_names(f'{place} that are "one ..." model', as_one, fused)
     # The docstring of ServingOptions is the reference.
     described = re.findall(r'^ +"(\w+)":', ServingOptions.__doc__, re.MULTILINE)
-    assert described == [*RUNTIMES, AUTO]
+    expect_names("ServingOptions of exporter/plan/options.py", described, [*RUNTIMES, AUTO])
 
 
 def docstrings(file):

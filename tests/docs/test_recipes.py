@@ -191,10 +191,10 @@ def test_a_verb_that_is_a_row_only_is_missing_everywhere_else(copy):
         check=False,
     )
     for place in (
-        "The interpreter numpy has no entry for reciprocal, ",
-        "The interpreter polars has no entry for reciprocal, ",
-        "The interpreter tensorflow has no entry for reciprocal, ",
-        "The interpreter onnx has no entry for reciprocal, ",
+        "The interpreter numpy has no entry for reciprocal.",
+        "The interpreter polars has no entry for reciprocal.",
+        "The interpreter tensorflow has no entry for reciprocal.",
+        "The interpreter onnx has no entry for reciprocal.",
         "language/methods.py has no method for reciprocal.",
         "docs/guide/workflow.md does not name reciprocal.",
     ):

@@ -79,7 +79,10 @@ def in_files(table: Table, folder) -> Any:
 @pytest.mark.parametrize("name", ops.__all__)
 def test_every_operator_has_a_reference(name: str):
     cases = [case for case in CASES if case.operator == name]
-    assert cases, f"{name} is held to no reference: add tests/reference and a case."
+    assert cases, (
+        f"Expected a reference of {name} in tests/reference/, and a case of it in "
+        "tests/reference/reference_cases.py. Received: no case. Write both."
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=named(CASES))

@@ -10,12 +10,27 @@ import polars as pl
 from workflow.expressions.polars.series import as_times, to_series
 from workflow.operator.checks import require
 from workflow.operator.feature import State
+from workflow.operator.operator import Operator
 from workflow.schema.column import Column, Strings
-from workflow.schema.schema import DATE, NAIVE
+from workflow.schema.schema import DATE, NAIVE, Schema
 
 from ._zones import expect_zone
 
 TIME = "time."
+
+
+def expect_no_times(operator: Operator, columns: Schema) -> None:
+    """Refuse dates and times as ids of a table without any: what they count would be looked up.
+
+    Raises:
+        WorkflowError: names the operator and the column.
+    """
+    for column in columns.columns:
+        require(
+            not column.time,
+            f"{operator.label} needs ids as integers or strings. Received: column {column.name!r}, "
+            f"{column}. Make texts of it and of the ids before, with .dt.to_string() in Polars.",
+        )
 
 
 def time_state(times: Mapping[str, str]) -> dict[str, Column]:

@@ -21,6 +21,7 @@ from workflow.schema.schema import Schema, Tags
 from workflow.schema.tags import computed_of
 
 from ._sparse_features import PARTS, similarity, weighted
+from ._times import expect_no_times
 
 METRICS = ("tfidf", "cosine", "inner")
 
@@ -107,6 +108,7 @@ class ColumnSimilarity(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:  # noqa: ARG002
         """The tables, one row for each feature of an id."""
+        expect_no_times(self, columns)
         state = self._side("left", self.left_features)
         if self.right_features is not None:
             state |= self._side("right", self.right_features)
@@ -185,7 +187,7 @@ def _table(
 def _expect_plain(setting: str, name: str, dtype: pl.DataType) -> None:
     column = column_schema(name, dtype)
     require(
-        column.info.kind != "float" and not column.is_list,
+        column.info.kind != "float" and not column.is_list and not (column.time and name == "id"),
         f"{setting} needs every {name} as an integer, a boolean or a string. Received: {dtype}.",
     )
 

@@ -18,7 +18,7 @@ from workflow.operator.operator import NOT_SAVED, Example, Operator
 from workflow.schema.column import Column
 from workflow.schema.schema import Schema, Tags
 
-from ._times import series_of
+from ._times import expect_no_times, series_of
 
 _IDS, _VECTORS = "ids", "vectors"
 # Values of a column that are looked up in fit, and the least number of which one must be known.
@@ -51,7 +51,7 @@ class PretrainedVectors(Operator):
     Raises:
         WorkflowError: a file is missing or damaged, vectors of different widths, with NaN or
             infinity, ids that are repeated, null or of another type than the column, or a column of
-            lists or floats; `ids` for a column of Categorify's ids or the like; or none of the
+            lists, floats or times; `ids` for a column of Categorify's ids or the like; or none of the
             values that `fit` sees first, 20 or more, has a vector.
 
     Example:
@@ -103,6 +103,7 @@ class PretrainedVectors(Operator):
 
     def finish(self, partials: Mapping[str, pl.DataFrame], columns: Schema) -> State:
         """The vectors, one after another, and the ids."""
+        expect_no_times(self, columns)
         vectors: Vectors = read_vectors(self.table, self.ids, self.vector, self.storage_options)
         for column in columns.columns:
             require(

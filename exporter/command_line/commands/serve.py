@@ -26,8 +26,8 @@ def serve(
     metrics_port: Annotated[int, typer.Option(help="The port of the metrics.")] = 8002,
     http: Annotated[bool, typer.Option(help="Listen for HTTP beside gRPC.")] = True,
     log_file: Annotated[Path | None, typer.Option(help="Where the server's log goes.")] = None,
-    response_cache: Annotated[
-        int, typer.Option(min=0, help="Megabytes for answers of models exported with a cache.")
+    response_cache_bytes: Annotated[
+        int, typer.Option(min=0, help="Memory for answers of models exported with a cache.")
     ] = 0,
     heal: Annotated[
         bool, typer.Option(help="Replace models and servers that no longer answer.")
@@ -59,7 +59,7 @@ def serve(
         metrics_port=metrics_port,
         log_file=log_file,
         startup_timeout=startup_timeout,
-        response_cache_bytes=response_cache * 2**20,
+        response_cache_bytes=response_cache_bytes,
         heal=heal,
         admin_key=os.environ.get(ADMIN_KEY),
     )

@@ -51,7 +51,6 @@ NAMES = {
     "loss_weight": "loss_weights",
     "model": "models",
     "repository": "model_repository",
-    "response_cache": "response_cache_bytes",
     "name": "model_name",
     "header": "headers",
     "generate": "path",

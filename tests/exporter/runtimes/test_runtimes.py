@@ -1,7 +1,5 @@
 """The files that each runtime writes, and the objects that it leaves alone."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from small_export import configs, make_workflow, tree
@@ -18,11 +16,9 @@ BATCHED = {runtime: ServingOptions(runtime=runtime, max_batch_size=64) for runti
 ONNX = ["onnx", "fused_onnx"]
 
 
-def test_every_runtime_is_implemented_and_in_the_guide():
-    guide = (Path(__file__).parents[3] / "docs" / "guide" / "export.md").read_text()
+def test_every_runtime_is_implemented():
     for name in RUNTIMES:
         assert isinstance(runtime_of(name), Runtime)
-        assert f'| `"{name}"` |' in guide
     with pytest.raises(NotImplementedError, match="has no runtime 'openvino'"):
         runtime_of("openvino")
 

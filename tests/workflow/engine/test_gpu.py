@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from expected_names import expect_names
 from gpu_on_the_host import GpuOnTheHost
 from polars.testing import assert_frame_equal
 
@@ -83,14 +84,13 @@ def test_the_list_of_what_is_done_otherwise_is_the_one_that_is_documented():
     decisions = Path(__file__).parents[3] / "docs" / "decisions"
     (page,) = decisions.glob("*-queries-on-the-gpu.md")
     _, reexpressed, between = page.read_text().split("\n|---|---|\n")
-    assert set(re.findall("`([a-z0-9_]+)`", reexpressed.split("Done between two queries")[0])) == {
-        name for name, row in ROWS.items() if "cudf" in row.reexpressed_on
-    }
+    named = set(re.findall("`([a-z0-9_]+)`", reexpressed.split("Done between two queries")[0]))
+    own = [name for name, row in ROWS.items() if "cudf" in row.reexpressed_on]
+    expect_names(f"the first table of docs/decisions/{page.name}", named, own)
     rows = [row for row in between.splitlines() if row.startswith("|")]
-    assert set(re.findall("`([a-z0-9_]+)`", " ".join(rows))) == {
-        "source",
-        *(name for name, row in ROWS.items() if row.leaves_gpu),
-    }
+    named = set(re.findall("`([a-z0-9_]+)`", " ".join(rows)))
+    leaving = ["source", *(name for name, row in ROWS.items() if row.leaves_gpu)]
+    expect_names(f'"Done between two queries" in docs/decisions/{page.name}', named, leaving)
     assert VERBS_ON_GPU.keys() == VERBS.keys()
 
 

@@ -18,6 +18,7 @@ INTERPRETERS = {
     "polars": "polars.interpreter",
     "tensorflow": "tensorflow.verbs",
     "onnx": "onnx.verbs",
+    "cudf": "cudf.exceptions",
 }
 # Run in a process of its own, whose interpreters note what they lack where they would refuse it.
 NOTED = """
@@ -28,12 +29,12 @@ package.__path__ = [sys.argv[1]]
 from workflow.expressions.language import verbs
 from workflow.expressions.language.methods import Methods
 for name in sys.argv[3:]:
-    verbs.VERBS[name] = replace(verbs.VERBS["tanh"], name=name)
+    verbs.VERBS[name] = replace(verbs.VERBS["tanh"], name=name, reexpressed_on=("cudf",))
 lacks = {}
 refuse = verbs.of_every_verb
-def note(interpreter, entries):
+def note(interpreter, entries, engine=None):
     try:
-        return refuse(interpreter, entries)
+        return refuse(interpreter, entries, engine)
     except NotImplementedError as error:
         lacks[module] = str(error)
         return {**dict.fromkeys(verbs.VERBS), **entries}
@@ -45,7 +46,8 @@ rows = {n: {"arity": v.arity, "parameters": list(v.parameters), "tables": v.tabl
         for n, v in verbs.VERBS.items()}
 print(json.dumps({"verbs": rows, "methods": list(vars(Methods)), "lacks": lacks}))
 """
-# Tables that the tests make, by the parameter's name.
+# Tables that these tests make, by the parameter's name.
+MADE_IN = "tests/conformance/verb_cases.py, benchmarks/scaling_cases.py and TABLES of this file"
 TABLES = {"keys", "table", "boundaries"}
 
 
@@ -63,12 +65,18 @@ def missing(*more: str) -> list[str]:
     texts = (ROOT / "workflow" / "expressions" / "language").glob("*.py")
     methods = "".join(f.read_text() for f in texts if f.stem in ("methods", "composed"))
     guide = (ROOT / "docs" / "guide" / "workflow.md").read_text()
-    places = list(found["lacks"].values())
+    places = [
+        f"workflow/expressions/{module.replace('.', '/')}.py: {lacks}"
+        for module, lacks in found["lacks"].items()
+    ]
     for name, row in found["verbs"].items():
         if any(set(row["parameters"]) - set(row["tables"]) != set(e) for e in row["examples"]):
-            places.append(f"The row of {name} has examples of other parameters than its own.")
+            places.append(
+                "workflow/expressions/language/verbs.py: "
+                f"The row of {name} has examples of other parameters than its own."
+            )
         if not set(row["tables"]) <= TABLES:
-            places.append(f"The tests make no table for {name}.")
+            places.append(f"{MADE_IN} make no table for {name}.")
         # A verb with a table is for operators that learn; one of two operands may be numpy's function.
         if row["tables"] or f'"{name}"' in methods:
             continue
@@ -88,10 +96,14 @@ def test_one_list_says_all_places_where_a_verb_is_missing():
     """And `spacing`, which only numpy knows, is the only one that is."""
     found = missing("spacing")
     assert found == [
-        *(f"The interpreter {name} has no entry for spacing." for name in INTERPRETERS),
+        *(
+            f"workflow/expressions/{module.replace('.', '/')}.py: "
+            f"The interpreter {name} has no entry for spacing."
+            for name, module in INTERPRETERS.items()
+        ),
         "workflow/expressions/language/methods.py has no method for spacing.",
         "docs/guide/workflow.md does not name spacing.",
-    ], "\n".join(found)
+    ], "\n".join(missing() or found)
 
 
 def test_an_interpreter_with_a_verb_too_few_or_too_many_is_refused():

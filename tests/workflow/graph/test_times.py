@@ -225,6 +225,19 @@ def test_combinations_of_times_say_what_they_stand_for():
 
 
 @pytest.mark.parametrize("name", KINDS)
+def test_times_are_no_ids_of_vectors_and_of_features(name):
+    data = {"at": KINDS[name], "other": KINDS[name]}
+    alike = ops.ColumnSimilarity({"id": [EPOCH, 0], "feature": ["a", "b"]})
+    vectors = ops.PretrainedVectors(np.ones((2, 3), np.float32), ids=[EPOCH, 0])
+    for node in ([["at", "other"]] >> alike, ["at"] >> vectors):
+        with pytest.raises(WorkflowError, match=r"needs ids as integers or .*'at', date"):
+            Workflow(node).fit(data)
+    of_times = ops.ColumnSimilarity({"id": KINDS[name], "feature": ["a", "b"]})
+    with pytest.raises(WorkflowError, match=r"needs every id as an integer, .*Received: Date"):
+        Workflow([["at", "other"]] >> of_times).fit({"at": [EPOCH], "other": [EPOCH]})
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_values_of_groups_are_times(name):
     frame = pl.DataFrame({"key": [1, 1], "at": KINDS[name]})
     aggs = ["first", "last", "min", "max", "list"]
