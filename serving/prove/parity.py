@@ -105,7 +105,7 @@ def _compare(
     """The report of a network that runs in this process."""
     contract = client.contract
     names_served = contract.network_columns
-    features = _features_of(model, workflow, names_served)
+    features = features_of(model, workflow, names_served)
     offline = _transform(workflow, frame, features)
     expect_total(frame.height)
     batches = list(_slices(frame.height, min(batch_size, contract.max_batch_size or batch_size)))
@@ -180,7 +180,7 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
         )
 
 
-def _features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
+def features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
     """The workflow's columns that a network takes."""
     if not getattr(model, "inputs", None):
         raise ClientError(

@@ -11,7 +11,7 @@ import pytest
 from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
-from serving.prove.parity import _features_of, call_network, check_parity, raw_rows
+from serving.prove.parity import features_of, call_network, check_parity, raw_rows
 from serving.prove.report import ComparedRow, OutputParity, ParityReport
 from workflow import Workflow
 from workflow.schema.column import Column
@@ -184,4 +184,4 @@ def test_a_network_without_named_inputs_is_refused(model):
     with pytest.raises(
         ClientError, match=r"named inputs\. Received: .*keras\.Model\(inputs, model"
     ):
-        _features_of(model, Workflow(["a"]), {})
+        features_of(model, Workflow(["a"]), {})
