@@ -181,7 +181,11 @@ def _expect_settings(tolerance: float, batch_size: int) -> None:
 
 
 def features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
-    """The workflow's columns that a network takes."""
+    """The workflow's columns that a network takes.
+
+    Raises:
+        ClientError: it has no named inputs, or takes other columns.
+    """
     if not getattr(model, "inputs", None):
         raise ClientError(
             "PARITY",

@@ -11,7 +11,7 @@ import pytest
 from python_calls import MOST_GROWTH, growth
 
 from serving.errors import ClientError
-from serving.prove.parity import features_of, call_network, check_parity, raw_rows
+from serving.prove.parity import call_network, check_parity, features_of, raw_rows
 from serving.prove.report import ComparedRow, OutputParity, ParityReport
 from workflow import Workflow
 from workflow.schema.column import Column
