@@ -27,7 +27,8 @@ def serve(
     http: Annotated[bool, typer.Option(help="Listen for HTTP beside gRPC.")] = True,
     log_file: Annotated[Path | None, typer.Option(help="Where the server's log goes.")] = None,
     response_cache_bytes: Annotated[
-        int, typer.Option(min=0, help="Memory for answers of models exported with a cache.")
+        int,
+        typer.Option(min=0, help="Bytes of memory for answers of models exported with a cache."),
     ] = 0,
     heal: Annotated[
         bool, typer.Option(help="Replace models and servers that no longer answer.")
