@@ -122,7 +122,7 @@ test-torch: env  ## Networks of PyTorch, trained in an environment of its own (1
 
 # The oldest versions that pyproject.toml admits, or the newest ones.
 RESOLUTION ?= lowest-direct
-RESOLUTION_TESTS ?= tests/test_versions.py tests/workflow/ops tests/conformance tests/exporter tests/serving/test_client.py tests/end_to_end/test_parity.py
+RESOLUTION_TESTS ?= tests/test_versions.py tests/workflow/ops tests/workflow/fit tests/conformance tests/exporter tests/serving/test_client.py tests/end_to_end/test_parity.py
 RESOLVED := $(VENV)-$(RESOLUTION)
 test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an environment of their own
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
