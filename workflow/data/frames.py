@@ -196,7 +196,7 @@ def _listed(values: Sequence[Any]) -> Any:
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
-        _are_floats(kinds)
+        _are_floats(kinds)  # raises for Python's dates and times beside numpy's
         return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
     if kinds & {list, tuple, np.ndarray, pl.Series}:
         return _lists(values)
@@ -325,7 +325,7 @@ def _expect_one_time(values: Iterable[Any]) -> None:
     """Refuse dates beside times, of which pyarrow would take the days, and times with and without a zone."""
     items = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
     times = [v for v in items if not isinstance(v, float)]
-    _are_floats(set(map(type, times)))
+    _are_floats(set(map(type, times)))  # raises for dates beside times
     _expect_one_sort(times)
 
 

@@ -22,16 +22,21 @@ from workflow.wire.request_rules import NNZS
 
 def with_axes_from_the_front(model: OnnxModel) -> OnnxModel:
     """An equal model whose reductions name no axis from the back, where the number of axes is known."""
+    nodes = model.proto.graph.node
+    inputs = {name for node in nodes if _reduces(node) for name in node.input[1:]}
+    constants = _constants(model.proto.graph, inputs)
+    places = [
+        place
+        for place, node in enumerate(nodes)
+        if _reduces(node) and min(_axes(node, constants), default=0) < 0
+    ]
+    if not places:
+        return model
+    ranks = _ranks(model, {nodes[place].input[0] for place in places})
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     graph = proto.graph
-    reducing = [node for node in graph.node if _reduces(node)]
-    constants = _constants(graph, {name for node in reducing for name in node.input[1:]})
-    reducing = [node for node in reducing if min(_axes(node, constants), default=0) < 0]
-    if not reducing:
-        return model
-    ranks = _ranks(model, {node.input[0] for node in reducing})
-    for node in reducing:
+    for node in (graph.node[place] for place in places):
         if not (rank := ranks.get(node.input[0], 0)):
             continue
         for attribute in node.attribute:
