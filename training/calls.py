@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -45,6 +45,27 @@ class Calls:
     def given(self, node: Any) -> list[Any]:
         """The tensors that a call takes; of an input of an inner model those that it is called with."""
         return [*node.arguments.keras_tensors, *self._given.get(id(node), ())]
+
+    def inputs(self, tensors: Iterable[Any], hands_on: Callable[[Any], bool]) -> Iterator[str]:
+        """The names of the model's inputs from which tensors come.
+
+        Args:
+            tensors: the tensors.
+            hands_on: whether to go on from the result of an operation to what it takes. Inputs of inner
+                models are passed in any case.
+        """
+        waiting = list(tensors)
+        node_ids: set[int] = set()
+        while waiting:
+            node = node_of(waiting.pop())
+            if id(node) in node_ids:
+                continue
+            node_ids.add(id(node))
+            is_input, given = isinstance(node.operation, keras.layers.InputLayer), self.given(node)
+            if is_input and not given:
+                yield node.operation.name
+            elif is_input or hands_on(node.operation):
+                waiting += given
 
 
 def _pairs(model: keras.Model, node: Any) -> list[tuple[Any, Any]]:

@@ -48,21 +48,10 @@ def inputs_of(layer: keras.Layer, calls: Calls) -> Iterator[str]:
         calls: those of the model.
     """
     for use in calls.of(layer):
-        todo = calls.given(use)
+        tensors = calls.given(use)
         if isinstance(layer, keras.layers.Embedding):  # others that it may take are weights
-            todo = todo[:1]
-        seen: set[int] = set()
-        while todo:
-            node = node_of(todo.pop())
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            is_input = isinstance(node.operation, keras.layers.InputLayer)
-            given = calls.given(node)
-            if is_input and not given:
-                yield node.operation.name
-            elif is_input or type(node.operation).__name__ in _HANDING_ON:
-                todo += given
+            tensors = tensors[:1]
+        yield from calls.inputs(tensors, lambda part: type(part).__name__ in _HANDING_ON)
 
 
 def columns_of_inputs(model: keras.Model) -> dict[str, str]:

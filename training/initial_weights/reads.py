@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import keras
 
 from training.calls import Calls
-from training.private import layers_of, node_of
+from training.private import layers_of
 from training.table_sizes import columns_of_inputs
 
 
@@ -61,19 +61,10 @@ def reads_of(
     return [by_variable.get(id(variable), Reads()) for variable in variables]
 
 
-def _inputs_of(layer: keras.Layer, variable_ids: Collection[int], calls: Calls) -> Iterator[str]:
+def _inputs_of(layer: keras.Layer, variable_ids: set[int], calls: Calls) -> Iterator[str]:
     """The inputs that reach a layer through tables and what has no weights."""
-    todo = [tensor for use in calls.of(layer) for tensor in calls.given(use)]
-    node_ids: set[int] = set()
-    while todo:
-        node = node_of(todo.pop())
-        if id(node) in node_ids:
-            continue
-        node_ids.add(id(node))
-        given = calls.given(node)
-        if isinstance(node.operation, keras.layers.InputLayer) and not given:
-            yield node.operation.name
-        elif not any(
-            id(weight) in variable_ids for weight in getattr(node.operation, "weights", ())
-        ):
-            todo += given
+    tensors = [tensor for use in calls.of(layer) for tensor in calls.given(use)]
+    return calls.inputs(
+        tensors,
+        lambda part: variable_ids.isdisjoint(map(id, getattr(part, "weights", ()))),
+    )
