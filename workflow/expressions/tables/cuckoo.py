@@ -141,7 +141,7 @@ def _place(keys: Array, multipliers: tuple[int, int], shift: int) -> Array | Non
         moves += len(left)
         if moves > len(keys) + _FEW:
             break
-        left = _move_in(left, keys, slots, second, multipliers, shift)
+        left = move_in(left, keys, slots, second, multipliers, shift)
     return None
 
 
@@ -155,7 +155,7 @@ def _fill(rows: Array, keys: Array, slots: Array, multiplier: int, shift: int) -
     return left
 
 
-def _move_in(
+def move_in(
     moving: Array,
     keys: Array,
     slots: Array,

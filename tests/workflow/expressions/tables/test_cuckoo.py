@@ -41,14 +41,14 @@ def test_key_alone_is_found_as_among_others(pattern):
 
 
 def test_a_hash_that_repeats_itself_is_given_up_soon(monkeypatch):
-    """For multiples of 10,000 each key moved a hundred times before the next hash was tried."""
-    moved, move_in = [], cuckoo._move_in
+    """Each key moved a hundred times, for multiples of 10,000, before the next hash was tried."""
+    moved, move_in = [], cuckoo.move_in
 
     def counted(left, *rest):
         moved.append(len(left))
         return move_in(left, *rest)
 
-    monkeypatch.setattr(cuckoo, "_move_in", counted)
+    monkeypatch.setattr(cuckoo, "move_in", counted)
     keys = np.arange(400_000) * 10_000
     np.testing.assert_array_equal(cuckoo_table(keys).find(keys), np.arange(len(keys)))
     assert sum(moved) < 4 * len(keys)
