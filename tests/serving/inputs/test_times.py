@@ -224,6 +224,19 @@ def test_lists_of_times_are_sent(kind, rows):
     assert sent.lengths.tolist() == [1, 0, 0]
 
 
+@pytest.mark.parametrize("kind", TIMES)
+def test_the_halves_of_lists_of_times_are_read_as_times(kind):
+    expected = MIDNIGHT if kind == DATE else MICROSECONDS
+    for times in TIMES[kind]:
+        halves = {"when__values": times, "when__nnzs": np.array([0, 2])}
+        sent = to_columns([column(kind, is_list=True)], halves)["when"]
+        assert (sent.array[0], sent.valid.tolist()) == (expected, [True, False])
+    for numbers in NUMBERS:
+        halves = {"when__values": numbers, "when__nnzs": np.array([len(numbers)])}
+        with pytest.raises(ClientError, match="Column 'when__values': expected date"):
+            to_columns([column(kind, is_list=True)], halves)
+
+
 @pytest.mark.parametrize(
     "values",
     [
