@@ -180,7 +180,7 @@ def test_error_says_what_to_do_about_numbers_and_texts():
         for dtype, advice in (("string", r"\.dt\.to_string\("), ("int64", r"\.dt\.epoch\(")):
             with pytest.raises(ClientError, match=rf"Received: .*{advice}"):
                 to_columns([WireColumn("when", dtype)], {"when": times})
-    for texts in (["7"], pd.Series(["7"])):
+    for texts in (["7"], np.array(["7"]), pd.Series(["7"])):
         with pytest.raises(ClientError, match=r"'7' \(str\) in row 0. Parse it: .*to_datetime"):
             to_columns([column(NAIVE)], {"when": texts})
     with pytest.raises(ClientError, match=r"in row 1. Say which zone .*'Asia/Tokyo'"):
