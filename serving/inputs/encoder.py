@@ -129,7 +129,7 @@ class Encoder:
         scalars: dict[str, Array] = {}
         rows = set[int]()
         for column, names in self._groups:
-            parts = _as_lists([table[name] for name in names])
+            parts = _as_lists(column, [table[name] for name in names])
             if len(names) > 1 and (joint := _joined(parts)) is not None:
                 tensors = _tensor(column, joint).reshape(len(names), -1, 1)
                 scalars.update(zip(names, tensors, strict=True))
@@ -171,11 +171,13 @@ def _tensor(column: WireColumn, values: Any) -> Array:
     return np.array(fit, DTYPES[column.dtype].numpy).reshape(-1, 1)
 
 
-def _as_lists(parts: list[Any]) -> list[Any]:
+def _as_lists(column: WireColumn, parts: list[Any]) -> list[Any]:
     """Arrays as lists, if they are small."""
+    # A NaN in a list stands for a null string, but an array of numbers holds no strings.
+    unlike = "mMSbiuf" if column.dtype == "string" else "mMS"
     if set(map(type, parts)) != {np.ndarray} or sum(part.size for part in parts) > _FEW:
         return parts
-    if not all(_is_column(part) and part.dtype.kind not in "mMS" for part in parts):
+    if not all(_is_column(part) and part.dtype.kind not in unlike for part in parts):
         return parts
     return [part.reshape(-1).tolist() for part in parts]
 
