@@ -24,6 +24,7 @@ from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
 from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import dtype_of
 from workflow.schema.names import did_you_mean, listed, rename_advice
 from workflow.schema.schema import Schema
 from workflow.wire.format import WireColumn, encode
@@ -285,7 +286,7 @@ def call_network(
     widths = {c: t.shape[1] for t in model.inputs for c in _columns_of(t.name, served)}
     for name, column in columns.items():
         if column.lengths is not None and name in widths:
-            dtype = column.array.dtype.name
+            dtype = dtype_of(column.array.dtype.name).name
             tensors |= encode(WireColumn(name, dtype, "fixed", width=widths[name]), column)
         elif column.lengths is None:
             tensors[name] = column.array.reshape(-1, 1)

@@ -34,7 +34,7 @@ def parity(
         typer.Option(help="The network: a .keras or .onnx file, or the folder of a SavedModel."),
     ] = Path("model.keras"),
     items: Items = None,
-    k: K = 10,
+    k: K = None,
     index: Index = None,
     search: Search = None,
     rows: Annotated[
