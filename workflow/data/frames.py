@@ -158,6 +158,11 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
             )
     arrays = {name: v for name, v in columns.items() if isinstance(v, np.ndarray)}
     refused = _refused({name: _type_of(array) for name, array in arrays.items()})
+    for name, values in columns.items():
+        if (table := _table_of(name, values)) is not None:
+            frame, conflicts = read_frame(table)
+            refused |= conflicts
+            columns[name] = values if conflicts else frame.collect().to_series()
     return _read(
         "the dict",
         columns,
@@ -165,6 +170,17 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
         refused,
         columns.__getitem__,
     )
+
+
+def _table_of(name: str, values: Any) -> Any:
+    """A column of pandas or Arrow as a table of theirs, with its checks; None for another column."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return pa.table({name: values})
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return None
+    kinds = (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)
+    return pandas.DataFrame({name: values}) if isinstance(values, kinds) else None
 
 
 def _type_of(array: np.ndarray[Any, Any]) -> str:

@@ -145,17 +145,19 @@ def test_an_array_that_no_column_can_be_is_refused_where_it_is_used(values, mess
     ],
 )
 def test_a_column_of_pandas_that_no_column_can_be_is_refused_where_it_is_used(values, message):
-    data = pd.DataFrame({"a": values, "b": [7, 8]})
-    with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
-        Workflow(["a"]).fit(data)
-    assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7, 8]
+    frame = pd.DataFrame({"a": values, "b": [7, 8]})
+    for data in (frame, dict(frame.items()), {"a": frame["a"].array, "b": frame["b"]}):
+        with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
+            Workflow(["a"]).fit(data)
+        assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7, 8]
 
 
 def test_an_arrow_table_of_categories_of_periods_is_refused():
     months = pd.Categorical(pd.period_range("2024-01-01", periods=2, freq="M"))
     table = pa.Table.from_pandas(pd.DataFrame({"a": months}))
-    with pytest.raises(WorkflowError, match=r"Received: pandas\.period"):
-        Workflow(["a"]).fit(table)
+    for data in (table, {"a": table["a"]}, {"a": table["a"].chunk(0)}):
+        with pytest.raises(WorkflowError, match=r"Received: pandas\.period"):
+            Workflow(["a"]).fit(data)
 
 
 @pytest.mark.parametrize("name", ["*", "^a.*$"])
