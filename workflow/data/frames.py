@@ -31,6 +31,7 @@ UNREADABLE = (
     ValueError,
     OverflowError,
     AttributeError,
+    NameError,  # of the annotations of dataclasses, which Polars evaluates
 )
 
 # numpy's units of time that Polars lacks.

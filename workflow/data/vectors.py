@@ -18,6 +18,7 @@ from workflow.schema.column import Array
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import listed
 
+from .object_stores import expect_local
 from .sources import Source, as_lazy_frame
 
 # Values that are checked at once, so that a mapped file does not fill the memory.
@@ -154,6 +155,7 @@ def _ending(table: Any) -> str:
 
 
 def _npy(path: Path) -> Array:
+    expect_local(path)
     try:
         open_memmap: Any = np.lib.format.open_memmap  # numpy has no types for it
         array: Array = open_memmap(path, mode="r")
@@ -170,6 +172,7 @@ def _npy(path: Path) -> Array:
 
 
 def _safetensors(path: Path, ids: Any, vector: str | None) -> tuple[pl.Series | None, Array]:
+    expect_local(path)
     try:
         tensors = read_arrays(path, _HALVES)
     except FormatError as error:
@@ -206,7 +209,7 @@ def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:
     values = ids.copy() if isinstance(ids, np.ndarray) else ids  # which may change
     try:
         return as_lazy_frame({"ids": values}).collect().to_series()
-    except WorkflowError as error:
+    except (WorkflowError, TypeError) as error:  # what cannot be looped over
         raise WorkflowError(
             f"Expected ids of one type. Received: {ids!r:.200} ({error})"
         ) from error

@@ -138,6 +138,9 @@ NAN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, MATRIX)
         ({"table": {"id": [1, 2], "v": [[1.0], None]}, "ids": "id"}, "0 numbers for id 2|id 1"),
         ({"table": {"id": [1, 2], "v": [[1.0], [None]]}, "ids": "id"}, "finite.*nan.*of id 2"),
         ({"table": {"id": [], "v": []}, "ids": "id"}, "Received"),
+        ({"table": "s3://shop/v.npy"}, "Received: 's3://shop/v.npy'.* copy it here"),
+        ({"table": "s3://shop/v.safetensors"}, "Received: 's3://shop/v.safe.* copy it here"),
+        ({"table": MATRIX, "ids": "s3://shop/ids.npy"}, "Received: 's3://shop/ids.* copy it here"),
         (
             {"table": pl.DataFrame(schema={"id": pl.Int64, "v": pl.List(pl.Float32)}), "ids": "id"},
             r"Received: shape \(0, 0\)",

@@ -11,6 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
+from workflow.fit import learn_operators
 from workflow.operator.operator import OPERATORS
 from workflow.schema.tags import fits_of
 
@@ -90,3 +91,23 @@ def test_a_struct_is_to_be_taken_apart():
     ):
         Workflow(["place"]).fit(data)
     assert data.unnest("place").columns == ["x", "y"]
+
+
+def test_a_query_is_learnt_from_in_pieces_and_read_no_further_than_needed(monkeypatch):
+    monkeypatch.setattr(learn_operators, "ROWS_OF_A_PASS", 10)
+    parts = []
+    learn_part = learn_operators.learn_part
+
+    def counted(learning, frame, engine, **settings):
+        parts.append(frame.collect().height)
+        return learn_part(learning, frame, engine, **settings)
+
+    monkeypatch.setattr(learn_operators, "learn_part", counted)
+    rows = pl.DataFrame({"a": [number % 4 for number in range(95)]})
+    learnt = Workflow(["a"] >> ops.Categorify()).fit(rows.lazy())
+    assert parts == [10] * 9 + [5]
+    want = Workflow(["a"] >> ops.Categorify()).fit(rows).reverse_mapping("a")
+    assert learnt.reverse_mapping("a").equals(want)
+    parts.clear()
+    Workflow(["a"] >> ops.JoinExternal({"a": [1], "b": [2]}, on="a")).fit(rows.lazy())
+    assert parts == [10]
