@@ -26,7 +26,8 @@ EXAMPLES = [
 @pytest.fixture
 def row_by_row(monkeypatch):
     """Each row is a part of its own."""
-    monkeypatch.setattr("workflow.fit.fit_graph.ROWS_OF_A_PASS", 1)
+    for module in ("fit_graph", "learn_operators"):
+        monkeypatch.setattr(f"workflow.fit.{module}.ROWS_OF_A_PASS", 1)
     monkeypatch.setattr("workflow.fit.learn_operators.FAN_IN", 3)
 
 
@@ -36,12 +37,14 @@ def test_every_operator_learns_the_same_from_parts(example, tmp_path):
     frame = pl.DataFrame(example.columns)
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=1)
     left = example.left or frame.columns
-    parts = Workflow(left >> example.operator).fit(tmp_path / "rows.parquet")
     whole = Workflow(left >> example.operator).fit(frame)
-    assert parts.output_schema.names == whole.output_schema.names
-    made, want = parts.transform(frame).collect(), whole.transform(frame).collect()
-    assert_frame_equal(made, want, rel_tol=1e-5, abs_tol=1e-6)
-    assert fits_of(parts.output_schema.columns) == fits_of(whole.output_schema.columns)
+    want = whole.transform(frame).collect()
+    for data in (tmp_path / "rows.parquet", frame.lazy()):
+        parts = Workflow(left >> example.operator).fit(data)
+        assert parts.output_schema.names == whole.output_schema.names
+        made = parts.transform(frame).collect()
+        assert_frame_equal(made, want, rel_tol=1e-5, abs_tol=1e-6)
+        assert fits_of(parts.output_schema.columns) == fits_of(whole.output_schema.columns)
 
 
 @pytest.mark.usefixtures("row_by_row")
