@@ -313,13 +313,14 @@ def _expect_one_sort(values: Iterable[Any]) -> None:
 def _of_pandas(frame: Any) -> Frame:
     _expect_distinct(list(frame.columns))
     refused = _refused({name: _pandas_type(dtype) for name, dtype in frame.dtypes.items()})
-    return _read(
+    made, conflicts = _read(
         "the pandas frame",
         frame.columns,
         lambda names: _from_pandas(frame[names]),
         refused,
         frame.__getitem__,
     )
+    return made, {str(name): text for name, text in conflicts.items()}
 
 
 def _pandas_type(dtype: Any) -> str:
@@ -329,11 +330,12 @@ def _pandas_type(dtype: Any) -> str:
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
     table = pl.DataFrame(pl.from_pandas(frame))
+    table.columns = [str(name) for name in frame.columns]  # it renames one whose name is empty
     # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
-    objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
-    for name in objects:
+    objects = {str(n): n for n, dtype in frame.dtypes.items() if str(dtype) == "object"}
+    for name, own in objects.items():
         if getattr(table[name].dtype, "inner", table[name].dtype).is_temporal():
-            _expect_one_time(frame[name])
+            _expect_one_time(frame[own])
     untyped = [name for name in objects if table[name].null_count() == table.height]
     return table.with_columns(pl.col(untyped).cast(pl.Null))
 

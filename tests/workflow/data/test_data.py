@@ -58,6 +58,19 @@ def test_an_empty_name_is_a_name(kind, tmp_path):
     workflow = Workflow(([""] >> ops.Categorify()) + "n").fit(data)
     made = workflow.transform_to_parquet(data, tmp_path / "out")
     assert pl.read_parquet(made).to_dict(as_series=False) == {"": [3, 4], "n": [1, 2]}
+    names = kind({"": ["x", None], "n": [1, 2]})
+    assert Workflow("").fit_transform(names).collect().to_dict(as_series=False) == {"": ["x", None]}
+
+
+def test_a_number_is_a_name_in_pandas():
+    """`read_csv(header=None)` numbers its columns."""
+    days = pd.Series([date(2024, 1, 1), None], dtype=object)
+    months = pd.period_range("2024-01", periods=2, freq="M")
+    data = pd.DataFrame({0: days, 1: [7, 8], 2: pd.Series(["a", None], dtype=object), 3: months})
+    made = Workflow(["0", "1", "2"]).fit_transform(data).collect()
+    assert made.rows() == [(1_704_067_200_000_000, 7, "a"), (None, 8, None)]
+    with pytest.raises(WorkflowError, match=r"Expected column 3 as .*Received: period\[M\]"):
+        Workflow(["3"]).fit(data)
 
 
 def test_a_name_with_brackets_is_a_name(tmp_path, ratings):
