@@ -159,11 +159,12 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
             )
     arrays = {name: v for name, v in columns.items() if isinstance(v, np.ndarray)}
     refused = _refused({name: _type_of(array) for name, array in arrays.items()})
-    for name, values in columns.items():
-        if (table := _table_of(name, values)) is not None:
-            frame, conflicts = read_frame(table)
-            refused |= conflicts
-            columns[name] = values if conflicts else frame.collect().to_series()
+    with polars_errors("The columns of the dict make no table"):
+        tables = [*_tables_of(columns)]
+    for table in tables:
+        frame, conflicts = read_frame(table)
+        refused |= conflicts
+        columns |= frame.collect().to_dict()
     return _read(
         "the dict",
         columns,
@@ -173,15 +174,15 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
     )
 
 
-def _table_of(name: str, values: Any) -> Any:
-    """A column of pandas or Arrow as a table of theirs, with its checks; None for another column."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return pa.table({name: values})
-    pandas = sys.modules.get("pandas")
-    if pandas is None:
-        return None
-    kinds = (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)
-    return pandas.DataFrame({name: values}) if isinstance(values, kinds) else None
+def _tables_of(columns: Mapping[str, Any]) -> Iterator[Any]:
+    """The columns of Arrow, and those of pandas, as a table of theirs, which has checks of its own."""
+    if arrow := {n: v for n, v in columns.items() if isinstance(v, pa.Array | pa.ChunkedArray)}:
+        yield pa.table(arrow)
+    if pandas := sys.modules.get("pandas"):
+        kinds = (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)
+        own = {n: pandas.Series(v) for n, v in columns.items() if isinstance(v, kinds)}
+        if own:  # without their indexes, by which pandas would put rows together
+            yield pandas.DataFrame({n: series.array for n, series in own.items()}, copy=False)
 
 
 def _type_of(array: np.ndarray[Any, Any]) -> str:

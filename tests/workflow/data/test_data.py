@@ -103,6 +103,8 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         (pd.DataFrame({"a": [1], "b": ["x"]}).iloc[0], r"and so is a column, frame\[\[\"userId"),
         (pl.Series("a", [1]), r"Pass series\.to_frame\(\)"),
         ({"a": [1], "b": [1, 2]}, "make no table"),
+        ({"a": pd.Series([1]), "b": pd.Series([1, 2])}, "make no table: .*same length"),
+        ({"a": pa.array([1]), "b": pa.array([1, 2])}, "make no table: .*length 1 but got length 2"),
         (
             {"a": [1, "b"]},
             "Column 'a' of the dict cannot be read: it holds values of several types: int, str",

@@ -89,6 +89,12 @@ def test_a_column_of_pandas_without_values_in_a_dict_has_the_type_of_the_fit():
     assert workflow.transform(none).collect()["a"].to_list() == [1, 1]
 
 
+def test_series_of_pandas_in_a_dict_are_put_together_by_their_places():
+    data = {"a": pd.Series([1, 2], index=[7, 9]), "b": pd.Series(["x", "y"], index=[9, 7])}
+    made = Workflow(["a", "b"]).fit_transform({**data, "c": [0.5, 1.5]}).collect()
+    assert made.rows() == [(1, "x"), (2, "y")]
+
+
 def test_strings_as_views_are_read():
     """Polars exports them so, and older pyarrow had no such type."""
     city = pl.DataFrame({"city": ["a", "a text too long to be held in a view", None]})
