@@ -110,6 +110,18 @@ def test_every_row_may_come_to_every_place(workflow, rows, tmp_path):
     assert abs(together - 1 / 12) < 5 * np.sqrt(1 / 12 / ROWS)
 
 
+def test_a_shuffle_opens_each_of_its_files_once(workflow, rows, tmp_path, monkeypatch):
+    """Each time takes that of checking all texts in it, and as many files are read as often."""
+    opened = []
+    monkeypatch.setattr(
+        pl,
+        "read_ipc",
+        lambda file, *, read=pl.read_ipc, **how: opened.append(file) or read(file, **how),
+    )
+    workflow.transform_to_parquet(rows, tmp_path / "out", rows_per_file=900, shuffle=True)
+    assert len(opened) == len(set(opened)) == 12
+
+
 def test_a_shuffle_of_no_rows_is_a_file_without_rows(workflow, rows, tmp_path):
     [file] = workflow.transform_to_parquet(rows.clear(), tmp_path / "out", shuffle=True)
     assert pl.read_parquet(file).equals(workflow.transform(rows.clear()).collect())
