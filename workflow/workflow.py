@@ -237,9 +237,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
             storage_options: as in `fit`.
 
         Returns:
-            A lazy frame; collect it with `engine="streaming"` if it is larger than memory, and where `data`
-            is a lazy frame of several with `optimizations=pl.QueryOptFlags(check_order_observe=False)` too:
-            Polars 1.44 loses the order of its rows if all columns choose between constants. The rows are
+            A lazy frame; collect it with `engine="streaming"` if it is larger than memory. The rows are
             read only by that `collect`, in the caller's hands. So damaged pages of a file without
             checksums, as other programs write them, raise a Polars error there, and a file that was
             replaced in the meantime gives its new rows. `transform_to_parquet` names the damaged file
