@@ -199,6 +199,15 @@ def test_streamed_rows_keep_their_order_whatever_the_outputs_are(tmp_path):
     np.testing.assert_array_equal(pl.read_parquet(file)["n"], 5 + 2 * numbers)
 
 
+def test_a_streamed_query_keeps_the_order_of_its_rows_whatever_the_outputs_are():
+    numbers = np.random.default_rng(0).integers(0, 2, 300_000)
+    rows = pl.DataFrame({"n": numbers})
+    workflow = Workflow(["n"] >> ops.LambdaOp(lambda column: where(column == 1, 7, 5))).fit(rows)
+    query = pl.concat([rows[:100_000].lazy(), rows[100_000:].lazy()])
+    streamed = workflow.transform(query).collect(engine="streaming")
+    np.testing.assert_array_equal(streamed["n"], 5 + 2 * numbers)
+
+
 def test_frames_are_cut_exactly():
     frames = [pl.DataFrame({"n": range(a, b)}) for a, b in [(0, 2), (2, 2), (2, 9), (9, 10)]]
     parts = list(cut(frames, 3))
