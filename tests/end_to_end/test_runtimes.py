@@ -231,6 +231,26 @@ def test_the_openapi_document_has_the_rows_that_the_server_takes(case, pipeline,
         assert Draft202012Validator(schema).is_valid({"inputs": inputs}) == taken, count
 
 
+def test_each_step_of_an_ensemble_with_a_cache_answers_the_health_check(pipeline, tmp_path):
+    """Such an ensemble's own answer may be a kept one, so its steps are asked, with packed tensors."""
+    cases = [case for case in CASES if not is_fused(case)]
+    for case in cases:
+        runtime, rows = case.split("-")
+        export_tensorflow_ensemble(
+            pipeline.model,
+            pipeline.workflow,
+            case,
+            tmp_path,
+            pipeline.labels,
+            {"recent": 3},
+            serving=ServingOptions(
+                runtime=runtime, max_batch_size=int(rows), response_cache=True, warm_up=False
+            ),
+        )
+    with TritonServer(tmp_path, response_cache_bytes=2**20) as server:
+        assert server.models == tuple(sorted(cases))
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if is_fused(case)])
 def test_one_model_is_all_there_is(case, repository, client):
     assert client.contract.generation == verify(repository, case)
