@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class RequestError(ValueError):
-    """A request that no model can answer; the text is for the server's log."""
+    """A request that no model can answer; the text may be shown to the client."""
 
 
 def attempt(function: Callable[..., T], *arguments: Any) -> T | Exception:
