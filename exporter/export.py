@@ -55,7 +55,7 @@ from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
 from training.network.load import as_network
 from training.network.nearest_items import NearestNetwork
-from training.network.network import Network
+from training.network.network import TOLERANCE, TOLERANCE_OF_HALF, Network
 from workflow import Workflow, WorkflowError
 from workflow.data.object_stores import Objects, expect_whole, is_url
 from workflow.files.durable import file_hash
@@ -411,7 +411,15 @@ def _plan(
     except WorkflowError as error:
         raise ExportError(str(error)) from error
     number = 1 if version is None else version
-    pipeline = Pipeline(name, number, features, network.signature, options, _possible(network))
+    pipeline = Pipeline(
+        name,
+        number,
+        features,
+        network.signature,
+        options,
+        _possible(network),
+        tolerance=TOLERANCE_OF_HALF if network.is_half else TOLERANCE,
+    )
     if isinstance(network, NearestNetwork):
         pipeline = replace(pipeline, vector=network.vector, index=network.index)
     if not RUNTIMES[options.runtime].in_tensorflow:

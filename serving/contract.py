@@ -50,6 +50,7 @@ class Contract:
             columns from which a matrix is packed.
         preprocessing_version: the version of that model with which the ensemble answers.
         version: the version that answers, if the config names the versions; else "".
+        tolerance: the rounding that the export allows the network, as `check_parity` has it.
     """
 
     inputs: tuple[WireColumn, ...]
@@ -65,6 +66,7 @@ class Contract:
     network_columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     preprocessing_version: str = ""
     version: str = ""
+    tolerance: float = 1e-5
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -149,6 +151,7 @@ def read_contract(config: Any) -> Contract:
             for name, column in json.loads(parameters.get("network_columns", "{}")).items()
         }
         limits = parse_limits(parameters.get("limits", "{}"))
+        tolerance = float(parameters.get("tolerance", Contract.tolerance))
     except (ValueError, TypeError, AttributeError) as error:
         raise ClientError(
             "INVALID_CONFIG",
@@ -173,6 +176,7 @@ def read_contract(config: Any) -> Contract:
         network_columns,
         _pinned(config, parameters.get("preprocessing", "")),
         str(max(config.version_policy.specific.versions, default="")),
+        tolerance,
     )
 
 

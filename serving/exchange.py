@@ -47,8 +47,8 @@ def to_requests(contract: Contract, data: Any) -> list[dict[str, Array]]:
     rows = encoded.rows
     if rows == 1 or (not contract.padded and 0 < rows <= (contract.max_rows or rows)):
         return [_request(contract, encoded)]
-    parts = _parts(contract, encoded.lists, rows)
-    return [_request(contract, encoded.part(start, end)) for start, end in parts]
+    parts = encoded.parts(_parts(contract, encoded.lists, rows))
+    return [_request(contract, part) for part in parts]
 
 
 def is_of_another(version: str, contract: Contract, asked: str) -> bool:

@@ -169,19 +169,22 @@ def one_row(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The inputs of a request with one row, for Triton's HTTP protocol.
 
     Numbers are 0, strings are empty, and a list column (`x__values` and `x__nnzs`) is an empty
-    list. Dynamic dimensions are 1.
+    list. Dynamic dimensions are 1, unless the parameter `row_shapes` has a tensor's shape.
 
     Args:
         config: the model's config, from the server's JSON.
     """
     names = {tensor["name"] for tensor in config["input"]}
     batch = [1] if int(config.get("max_batch_size", 0)) > 0 else []
+    described = config.get("parameters", {}).get("row_shapes", {}).get("string_value", "{}")
+    shapes = json.loads(described)
     inputs = []
     for tensor in config["input"]:
         name, datatype = tensor["name"], tensor["data_type"].removeprefix("TYPE_")
         shape = batch + [max(int(dim), 1) for dim in tensor["dims"]]
         if name.endswith(VALUES) and name.removesuffix(VALUES) + NNZS in names:
             shape[0] = 0
+        shape = shapes.get(name, shape)
         zero: Any = "" if datatype == "STRING" else datatype != "BOOL" and 0
         inputs.append(
             {

@@ -16,7 +16,10 @@ Items = Annotated[
         "output, a vector."
     ),
 ]
-K = Annotated[int, typer.Option("--k", min=1, help="How many of the --items to answer with.")]
+K = Annotated[
+    int | None,
+    typer.Option("--k", min=1, help="How many of the --items to answer with; 10 by default."),
+]
 
 Index = Annotated[
     str | None,
@@ -33,14 +36,15 @@ Search = Annotated[
 
 
 def with_items(
-    model: Path, items: Path | None, k: int, index: str | None, search: str | None
+    model: Path, items: Path | None, k: int | None, index: str | None, search: str | None
 ) -> Any:
     """The network that is exported: the path of a model, or a `NearestItems` of it."""
     if items is None:
-        for option, value in (("--index", index), ("--search", search)):
+        for option, value in (("--k", k), ("--index", index), ("--search", search)):
             if value is not None:
                 raise CommandError(f"Expected {option} with --items FILE. Received: it alone.")
         return model
     from exporter import NearestItems  # noqa: PLC0415 - so that help is shown at once
 
-    return NearestItems(model, items, k, index, search)
+    given = {} if k is None else {"k": k}
+    return NearestItems(model, items, index=index, search=search, **given)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from exporter.plan.model_spec import ModelTensor
+from exporter.plan.model_spec import ModelSpec, ModelTensor
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.specs import tensors_of
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn
-from workflow.wire.packed_tensor import Member, Packed
+from workflow.wire.packed_tensor import Member, Packed, Packing
 
 # From this many tensors on, joining and splitting them is faster.
 PACKED_FROM = 2
@@ -65,6 +67,21 @@ def pack_step(
     if pipeline.options.pack:
         return pack_columns(pipeline.step_columns, mixed=mixed)
     return tensors_of(pipeline.step_columns), {}
+
+
+def with_row_shapes(network: ModelSpec, packing: Packing) -> ModelSpec:
+    """The network's model with the shapes of one row for `triton_models.healthcheck.one_row`.
+
+    It asks the steps of an ensemble with a response cache, and the inputs of a step do not say how
+    wide a packed row is at least, nor that row lengths are packed, so that there are no elements.
+    """
+    widths = {
+        name: sum(abs(member.width) * packed.items(member.dtype) for member in packed.members)
+        for name, packed in packing.items()
+    }
+    shapes = {name: [1, width] for name, width in widths.items()}
+    shapes |= {tensor.name: [0, 1] for tensor in network.inputs if tensor.elements}
+    return replace(network, parameters={**network.parameters, "row_shapes": json.dumps(shapes)})
 
 
 def _alike(tensors: Iterable[ModelTensor]) -> list[list[ModelTensor]]:

@@ -8,6 +8,7 @@ from exporter.columns.served_columns import ServedColumns
 from exporter.plan.options import ServingOptions
 from exporter.plan.runtime import RUNTIMES
 from training.item_index import ItemIndex
+from training.network.network import TOLERANCE
 from training.signature import ModelSignature, TensorSpec
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import Type
@@ -31,6 +32,7 @@ class Pipeline:
         vector: the output of the network's tower, if a search for items follows, which makes the
             outputs of the signature.
         index: the index that it searches; None for an exact search.
+        tolerance: the network's allowed rounding, as `check_parity` has it.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Pipeline:
     runtimes: tuple[str, ...] = tuple(RUNTIMES)
     vector: TensorSpec | None = None
     index: ItemIndex | None = None
+    tolerance: float = TOLERANCE
 
     @property
     def of_tower(self) -> Pipeline:

@@ -65,6 +65,7 @@ def published_parameters(pipeline: Pipeline, preprocessing: str = "") -> dict[st
         "outputs": dump_columns(outputs),
         "label_columns": json.dumps(pipeline.features.labels),
         "limits": json.dumps(pipeline.options.limits),
+        "tolerance": json.dumps(pipeline.tolerance),
         CASTS: json.dumps([astuple(cast) for cast in pipeline.features.casts]),
     }
     if preprocessing:

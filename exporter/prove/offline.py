@@ -16,7 +16,7 @@ from exporter.plan.golden_rows import GoldenRows, Tensors
 from serving.prove.comparison import rows_with
 from training.column_facts.id_counts import too_small
 from training.network.nearest_items import NearestNetwork
-from training.network.network import Network
+from training.network.network import TOLERANCE, TOLERANCE_OF_HALF, Network
 from workflow import Workflow, WorkflowError
 from workflow.errors import in_a_line
 from workflow.expressions.polars.series import to_column, to_series
@@ -24,8 +24,6 @@ from workflow.schema.column import Array, Column
 from workflow.schema.dtypes import DTYPES
 from workflow.wire.format import WireColumn, encode
 
-# Allowed rounding of the network: the difference as a share of the answer, or of 1 if larger.
-TOLERANCE, TOLERANCE_OF_HALF = 1e-5, 2e-2
 # The relative change of every number that shows the network's sensitivity to rounding.
 _NUDGE = 1e-6
 # Products of larger numbers may overflow, depending on the order of a sum.

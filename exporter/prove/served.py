@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 from exporter.errors import ExportError
 from exporter.plan.plan import Plan
 from exporter.prove.proof import Proof
-from serving.embedded.golden import expect_golden
+from serving.embedded.administration import Administration
+from serving.embedded.golden import GoldenAnswer, expect_golden
 from serving.embedded.installation import expect_server
 from serving.embedded.server import TritonServer
 from serving.errors import ServerError
+from triton_models.healthcheck import ProbeError
 from workflow.progress.stage import at_work
 
 # In a staging folder, beside the models, whose names do not begin with a dot.
@@ -32,8 +35,8 @@ def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
         The proof, which says whether a server took part.
 
     Raises:
-        ExportError: there is no server, it cannot load the models, or it answers a golden row
-            differently.
+        ExportError: there is no server, it cannot load the models, it answers a golden row
+            differently, or a request without rows ends it.
     """
     prove = plan.pipeline.options.prove
     if prove == "process":
@@ -49,9 +52,44 @@ def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
         name = plan.published.name
         with TritonServer(stage, [name], log_file=stage / LOG) as server:
             expect_golden(server.administration, name, proof.golden, timeout=SECONDS)
+            # Of a model that joins requests Triton refuses one without rows itself.
+            if not plan.published.max_batch_size:
+                _expect_to_survive(server.administration, name, proof.golden[0])
     except ServerError as error:
         raise _unproven(error) from error
     return replace(proof, in_server=True)
+
+
+def _expect_to_survive(server: Administration, model: str, row: GoldenAnswer) -> None:
+    """Ask for no rows, which a client may do; not in a process or a server that would be missed.
+
+    Raises:
+        ServerError: the server does not answer a golden row any more, or gave an answer with rows.
+    """
+    request = {name: tensor[:0] for name, tensor in row.request.items()}
+    try:
+        answer = server.answer(model, request, SECONDS)
+    except ProbeError as error:
+        _expect_answer_after(server, model, row)
+        warnings.warn(
+            f"The server refuses a request of {model} without rows: {error} Our client sends none; "
+            "others should not either.",
+            stacklevel=5,  # where the export was called
+        )
+        return
+    expected = {name: (tensor.dtype, (0, *tensor.shape[1:])) for name, tensor in row.answer.items()}
+    received = {name: (tensor.dtype, tensor.shape) for name, tensor in answer.items()}
+    if received != expected:
+        raise ServerError(
+            f"Expected {model} to answer a request without rows by {expected}. Received: {received}."
+        )
+
+
+def _expect_answer_after(server: Administration, model: str, row: GoldenAnswer) -> None:
+    try:
+        expect_golden(server, model, [row], timeout=SECONDS)
+    except ServerError as error:
+        raise ServerError(f"{error} A request without rows had ended the model.") from error
 
 
 def _unproven(error: Exception) -> ExportError:

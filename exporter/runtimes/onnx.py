@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.plan.model_spec import ModelSpec
-from exporter.plan.pack_columns import pack_step
+from exporter.plan.pack_columns import pack_step, with_row_shapes
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import ensemble, even, tensors_of, tensors_of_network
@@ -45,6 +45,8 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     preprocess = replace(preprocess, parameters={**preprocess.parameters, **described})
     outputs = tensors_of_network(pipeline.signature.outputs)
     network = onnx_spec(f"{pipeline.name}_onnx", pipeline, between, outputs)
+    if pipeline.options.response_cache:
+        network = with_row_shapes(network, packing)
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 
 from exporter.plan.model_spec import ModelSpec
-from exporter.plan.pack_columns import pack_step
+from exporter.plan.pack_columns import pack_step, with_row_shapes
 from exporter.plan.pipeline import Pipeline
 from exporter.plan.plan import Runtime, Writer
 from exporter.plan.specs import ensemble, even, tensors_of, tensors_of_network
@@ -43,6 +43,8 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     outputs = tensors_of_network(pipeline.signature.outputs)
     signature = called_signature(pipeline, packing)
     network = saved_model_spec(f"{pipeline.name}_tf", pipeline, between, outputs, signature)
+    if options.response_cache:
+        network = with_row_shapes(network, packing)
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 

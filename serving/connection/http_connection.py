@@ -130,7 +130,8 @@ def _read(
     parts = []
     while part := response.read1(_PART):
         parts.append(part)
-        if response.length and connection is not None:
+        # Of an answer in chunks, as proxies send it, the length is None.
+        if response.length != 0 and connection is not None:
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 raise TimeoutError

@@ -88,7 +88,8 @@ class TritonServer:
                 "Expected response_cache_bytes as a number of bytes, for example 64 * 2**20. "
                 f"Received: {response_cache_bytes!r}."
             )
-        ports = [port for port in (http_port, grpc_port, metrics_port) if port]
+        self._ports = (http_port if http else None, grpc_port, metrics_port)
+        ports = [port for port in self._ports if port]
         if len({*ports}) < len(ports):
             raise ServerError(
                 "Expected different ports for HTTP, gRPC and metrics. "
@@ -106,7 +107,6 @@ class TritonServer:
         self._startup_timeout = expect_seconds("startup_timeout", startup_timeout, ServerError)
         self._log_file = None if log_file is None else Path(log_file).absolute()
         self._http = http
-        self._ports = (http_port, grpc_port, metrics_port)
         self._cache_bytes = response_cache_bytes
         self._progress = progress
         self._admin_key = admin_key or secrets.token_hex(16)

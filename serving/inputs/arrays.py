@@ -46,7 +46,7 @@ def from_array(column: WireColumn, data: Array) -> Column:
         values, present = from_datetimes(column, values)
         return Column(values, _both(valid, present), lengths)
     if values.dtype.kind in "SU":
-        values = from_list(WireColumn(column.name, column.dtype), values.tolist()).array
+        values, _ = _flat(column, values.tolist())
     elif values.dtype.kind not in "biuf":
         time = NAIVE if values.dtype.kind == "M" else ""
         raise refused(column, values.dtype, conversion(column, time))

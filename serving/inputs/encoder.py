@@ -17,7 +17,7 @@ load of 15, 2026-11-25):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -59,12 +59,14 @@ class Encoded(NamedTuple):
         counts = chain(map(len, self.scalars.values()), (c.rows for c in self.lists.values()))
         return next(counts, 0)
 
-    def part(self, start: int, end: int) -> Encoded:
-        """Some of the rows."""
-        return Encoded(
-            {name: tensor[start:end] for name, tensor in self.scalars.items()},
-            {name: _rows(column, start, end) for name, column in self.lists.items()},
-        )
+    def parts(self, places: Iterable[tuple[int, int]]) -> Iterator[Encoded]:
+        """Some of the rows, between each pair of places."""
+        lists = {name: (column, column.offsets()) for name, column in self.lists.items()}
+        for start, end in places:
+            yield Encoded(
+                {name: tensor[start:end] for name, tensor in self.scalars.items()},
+                {name: _rows(*each, start, end) for name, each in lists.items()},
+            )
 
 
 class Encoder:
@@ -127,7 +129,7 @@ class Encoder:
         scalars: dict[str, Array] = {}
         rows = set[int]()
         for column, names in self._groups:
-            parts = _as_lists([table[name] for name in names])
+            parts = _as_lists(column, [table[name] for name in names])
             if len(names) > 1 and (joint := _joined(parts)) is not None:
                 tensors = _tensor(column, joint).reshape(len(names), -1, 1)
                 scalars.update(zip(names, tensors, strict=True))
@@ -144,10 +146,9 @@ class Encoder:
         return Encoded(scalars, lists)
 
 
-def _rows(column: Column, start: int, end: int) -> Column:
+def _rows(column: Column, offsets: Array, start: int, end: int) -> Column:
     """Some rows of a list column."""
-    lengths = column.lengths
-    first, last = column.offsets()[[start, min(end, column.rows)]]
+    lengths, first, last = column.lengths, offsets[start], offsets[end]
     valid = None if column.valid is None else column.valid[first:last]
     return Column(column.array[first:last], valid, None if lengths is None else lengths[start:end])
 
@@ -170,11 +171,13 @@ def _tensor(column: WireColumn, values: Any) -> Array:
     return np.array(fit, DTYPES[column.dtype].numpy).reshape(-1, 1)
 
 
-def _as_lists(parts: list[Any]) -> list[Any]:
+def _as_lists(column: WireColumn, parts: list[Any]) -> list[Any]:
     """Arrays as lists, if they are small."""
+    # A NaN in a list stands for a null string, but an array of numbers holds no strings.
+    unlike = "mMSbiuf" if column.dtype == "string" else "mMS"
     if set(map(type, parts)) != {np.ndarray} or sum(part.size for part in parts) > _FEW:
         return parts
-    if not all(_is_column(part) and part.dtype.kind not in "mMS" for part in parts):
+    if not all(_is_column(part) and part.dtype.kind not in unlike for part in parts):
         return parts
     return [part.reshape(-1).tolist() for part in parts]
 

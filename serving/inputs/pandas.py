@@ -37,8 +37,8 @@ def from_pandas(column: WireColumn, series: pd.Series) -> Column:
     plain = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
     if column.layout == "scalar" and isinstance(plain, np.dtype) and plain.kind in "biuf":
         # A null of a nullable dtype has no number; its replacement is ignored.
-        values = series.array if plain is dtype else series.fillna(0).array
-        return Column(cast(column, values.to_numpy(plain), valid), valid)
+        replaced = {} if plain is dtype else {"na_value": plain.type()}
+        return Column(cast(column, series.array.to_numpy(plain, **replaced), valid), valid)
     objects = series.astype(object).to_numpy(copy=True)
     objects[missing] = None
     return from_list(column, objects.tolist())

@@ -18,7 +18,7 @@ from workflow.errors import SERIES_ADVICE
 from workflow.schema.column import Column
 from workflow.schema.names import listed, rename_advice
 from workflow.wire.format import WireColumn
-from workflow.wire.request_rules import NNZS, VALUES
+from workflow.wire.request_rules import NNZS, VALUES, lengths_fit
 
 # Kinds of data that `workflow.transform` or a script has at hand, and how they become a table.
 _ADVICE: tuple[tuple[type | tuple[type, ...], str], ...] = (
@@ -122,7 +122,7 @@ def _column(column: WireColumn, data: Any, names: Sequence[Any]) -> Column:
     if column.name in names:
         return read(column, data[column.name])
     values_name, nnzs_name = _halves(column)
-    elements = read(WireColumn(values_name, column.dtype), data[values_name])
+    elements = read(WireColumn(values_name, column.dtype, time=column.time), data[values_name])
     lengths = read(WireColumn(nnzs_name, "int64"), data[nnzs_name])
     counts = lengths.array
     if lengths.valid is not None or np.any(counts < 0):
@@ -130,11 +130,11 @@ def _column(column: WireColumn, data: Any, names: Sequence[Any]) -> Column:
             "INVALID_INPUT",
             f"Expected row lengths in {nnzs_name!r}. Received: one below 0 or null.",
         )
-    if counts.sum() != elements.rows:
+    if not lengths_fit(counts, elements.rows):
         raise ColumnError(
             "INVALID_INPUT",
             f"Expected {nnzs_name!r} to add up to the {elements.rows} rows of {values_name!r}. "
-            f"Received: {counts.sum()}.",
+            f"Received: {sum(counts.tolist())}.",
         )
     return Column(elements.values, elements.valid, counts)
 

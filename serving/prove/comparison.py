@@ -13,6 +13,7 @@ from serving.errors import ClientError
 from serving.prove.report import FEATURE_TOLERANCE, ComparedRow, OutputParity
 from workflow.expressions.polars.series import to_column
 from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import dtype_of
 from workflow.wire.format import WireColumn, decode, encode
 
 # Of an output, of a list, and of a text.
@@ -158,8 +159,7 @@ def _as_served(column: WireColumn, offline: pl.Series) -> Column:
     """Cut or pad lists to their fixed width; convert numbers that travel as floats."""
     data = to_column(offline)
     if column.layout == "fixed":
-        dtype = "string" if data.array.dtype == object else data.array.dtype.name
-        wire = replace(column, dtype=dtype)
+        wire = replace(column, dtype=dtype_of(data.array.dtype.name).name)
         data = decode(wire, encode(wire, data))
     if column.dtype.startswith("float"):
         data = Column(data.array.astype(column.dtype), data.valid, data.lengths)

@@ -24,6 +24,7 @@ from workflow.data.sources import Source
 from workflow.expressions.polars.series import to_column
 from workflow.progress.stage import counted, expect_total, restart, showing
 from workflow.schema.column import Array, Column
+from workflow.schema.dtypes import dtype_of
 from workflow.schema.names import did_you_mean, listed, rename_advice
 from workflow.schema.schema import Schema
 from workflow.wire.format import WireColumn, encode
@@ -41,7 +42,7 @@ def check_parity(
     model: Any,
     rows: Any,
     *,
-    tolerance: float = 1e-5,
+    tolerance: float | None = None,
     batch_size: int = 1024,
     progress: bool = True,
     storage_options: Mapping[str, Any] | None = None,
@@ -60,7 +61,8 @@ def check_parity(
         rows: raw rows: a Polars or pandas frame, paths of parquet, CSV or TSV, or a dict; labels may
             be missing.
         tolerance: predictions are equal if |served - offline| <= tolerance * max(1, |offline|): an
-            absolute difference up to 1, and a relative one above. Integers and strings must be
+            absolute difference up to 1, and a relative one above. None: what the export allowed the
+            network, 1e-5, or 2e-2 if it computes in 16 bits. Integers and strings must be
             identical; float features are compared in the same way with 1e-6. NaN equals NaN.
         batch_size: the rows of one request.
         progress: show the progress on standard error, as `Workflow.fit` does.
@@ -89,7 +91,8 @@ def check_parity(
         network = load_network(model)
         with showing("parity", progress=progress):
             frame = raw_rows(rows, client.contract.input_schema, storage_options)
-            return _compare(client, workflow, network, frame, tolerance, batch_size)
+            allowed = client.contract.tolerance if tolerance is None else tolerance
+            return _compare(client, workflow, network, frame, allowed, batch_size)
     except TrainingError as error:
         raise ClientError("PARITY", str(error)) from error
 
@@ -168,9 +171,9 @@ def _recall(
     return (float(np.average(shares, weights=rows)), sum(rows)) if rows else None
 
 
-def _expect_settings(tolerance: float, batch_size: int) -> None:
+def _expect_settings(tolerance: float | None, batch_size: int) -> None:
     """Refuse a tolerance within which everything is equal, and requests without rows."""
-    if not 0 <= tolerance < math.inf:
+    if tolerance is not None and not 0 <= tolerance < math.inf:
         raise ClientError(
             "PARITY", f"Expected a finite tolerance, 0 or more. Received: {tolerance!r}."
         )
@@ -283,7 +286,7 @@ def call_network(
     widths = {c: t.shape[1] for t in model.inputs for c in _columns_of(t.name, served)}
     for name, column in columns.items():
         if column.lengths is not None and name in widths:
-            dtype = column.array.dtype.name
+            dtype = dtype_of(column.array.dtype.name).name
             tensors |= encode(WireColumn(name, dtype, "fixed", width=widths[name]), column)
         elif column.lengths is None:
             tensors[name] = column.array.reshape(-1, 1)

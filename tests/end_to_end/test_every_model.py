@@ -20,7 +20,17 @@ MAKE = {
     "two_tower": lambda schema: models.two_tower(
         schema, query=QUERY, candidate=CANDIDATE, width=8, hidden=(16,)
     ),
+    "in_16_bits": lambda schema: in_16_bits(lambda: models.mlp(schema, hidden=(16,))),
 }
+
+
+def in_16_bits(make):
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        return make()
+    finally:
+        keras.config.set_dtype_policy(policy)
 
 
 def raw(rows, seed):
@@ -86,6 +96,7 @@ def test_the_server_answers_as_the_network_does(name, server, workflow, networks
     with EnsembleClient(server.grpc_url, name) as client:
         report = check_parity(client, workflow, networks[name], raw(100, seed=2))
     assert report.passed, f"\n{report}"
+    assert report.tolerance == (2e-2 if name == "in_16_bits" else 1e-5)
 
 
 def test_retrieval_by_the_vectors_of_two_towers(server, workflow, networks, tmp_path):

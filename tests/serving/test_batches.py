@@ -17,6 +17,7 @@ from serving import ClientError, ColumnError, EnsembleClient, write_perf_analyze
 from serving.contract import Contract
 from serving.exchange import SPARE_PADDING, to_requests, to_table
 from serving.perf_analyzer import json_content
+from workflow.schema.column import Column
 from workflow.wire.format import WireColumn, dump_columns
 
 COLUMNS = (
@@ -148,6 +149,16 @@ def test_lists_of_about_one_length_travel_together():
     (request,) = to_requests(Contract(columns, columns, (), "", {}), rows)
     assert request["recent"].shape == (4_096, 256)
     assert request["kept"].shape == (4_096, 4)
+
+
+@pytest.mark.parametrize("layout", ["flat", "padded"])
+def test_the_places_of_lists_are_found_once_for_all_parts(layout, monkeypatch):
+    asked, offsets = [], Column.offsets
+    monkeypatch.setattr(Column, "offsets", lambda own: asked.append(own) or offsets(own))
+    columns = (WireColumn("a", "int64", layout), WireColumn("b", "int64", layout))
+    contract = Contract(columns, columns, (), "", {}, limits={"max_rows": 1})
+    assert len(to_requests(contract, {"a": [[1]] * 100, "b": [[]] * 100})) == 100
+    assert len(asked) == 2
 
 
 def test_the_smaller_limit_counts():

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from training.signature import ModelSignature
 from workflow.schema.column import Array
 
+# Allowed rounding of a network: the difference as a share of the answer, or of 1 if larger.
+TOLERANCE, TOLERANCE_OF_HALF = 1e-5, 2e-2
 # The columns that feed an input: one, or those of a matrix, in order.
 Columns = Mapping[str, str | tuple[str, ...]]
 

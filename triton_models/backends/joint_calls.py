@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class RequestError(ValueError):
-    """A request that no model can answer; the text is for the server's log."""
+    """A request that no model can answer; the text may be shown to the client."""
 
 
 def attempt(function: Callable[..., T], *arguments: Any) -> T | Exception:
@@ -182,7 +182,8 @@ def _split(outputs: Tensors, rows: list[int]) -> list[Tensors]:
     """Split the outputs of a shared call among its requests.
 
     Raises:
-        RequestError: the model does not work row by row: its outputs have another number of rows.
+        RequestError: the model does not work row by row: its outputs have another number of rows. Or
+            numbers have the names of a list, so that parts of it could be another request's.
     """
     if row_count(outputs) != sum(rows):
         raise RequestError(f"Expected outputs of {sum(rows)} rows.")
@@ -193,6 +194,9 @@ def _split(outputs: Tensors, rows: list[int]) -> list[Tensors]:
         if is_list_values(name, outputs):
             lengths = outputs[name.removesuffix(VALUES) + NNZS]
             cuts = np.append(0, np.cumsum(lengths))[ends]
+            may_be_rows = len(tensor) == ends[-1] and not np.array_equal(cuts, ends)
+            if may_be_rows or not lengths_fit(lengths, len(tensor)):
+                raise RequestError(f"Expected {name} as the elements of lists.")
         begin = 0
         for part, end in zip(parts, cuts.tolist(), strict=True):
             part[name] = tensor[begin:end]

@@ -9,7 +9,7 @@ import faulthandler
 import gc
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     )
     from workflow.schema.dtypes import DTYPES
     from workflow.wire.integrity import expect_exported
-    from workflow.wire.request_rules import LimitError, expect_within, parse_limits
+    from workflow.wire.request_rules import (
+        NULL_STRING,
+        VALUES,
+        LimitError,
+        expect_within,
+        parse_limits,
+    )
 else:  # In the server these files are beside model.py, outside any package.
     from dtypes import DTYPES
     from integrity import expect_exported
@@ -40,7 +46,7 @@ else:  # In the server these files are beside model.py, outside any package.
         check_padded_lengths,
         row_count,
     )
-    from request_rules import LimitError, expect_within, parse_limits
+    from request_rules import NULL_STRING, VALUES, LimitError, expect_within, parse_limits
 
 # Triton's names of dtypes by TensorFlow's names in Python and in files, and by ONNX's.
 DATATYPES = {dtype.name: dtype.triton_config for dtype in DTYPES.values()} | {
@@ -114,6 +120,7 @@ class ModelBackend:
         expect_exported(folder, config)
         on_gpu = args["model_instance_kind"] == "GPU"
         device = int(args["model_instance_device_id"]) if on_gpu else None
+        self.nullable = _nullable_inputs(config)
         self.load(folder, config, device)
         check_config(config, self.inputs, self.outputs, flattens=self.flattens)
         self.input_names = [tensor["name"] for tensor in config["input"]]
@@ -128,7 +135,7 @@ class ModelBackend:
         """Answer requests; each gets its own response, in order. Called by Triton."""
         read = [attempt(self._read, request) for request in requests]
         good = [tensors for tensors in read if not isinstance(tensors, Exception)]
-        answers = iter(answer(good, self._call, self.ragged))
+        answers = map(self._explained, good, answer(good, self._call, self.ragged))
         return [
             self._respond(request, tensors if isinstance(tensors, Exception) else next(answers))
             for request, tensors in zip(requests, read, strict=True)
@@ -142,7 +149,10 @@ class ModelBackend:
             text = f"Expected the input {error}. Received: {sorted(given)}."
             raise RequestError(text) from error
         if self.limits:
-            expect_within(self.limits, tensors, row_count(tensors, self.ragged) or 0)
+            rows = row_count(tensors, self.ragged)
+            if rows is None:
+                raise RequestError("Expected columns of one number of rows. Received: several.")
+            expect_within(self.limits, tensors, rows)
         check_padded_lengths(tensors)
         for name, made in self.widths.items():
             tensor = tensors[name]
@@ -153,6 +163,12 @@ class ModelBackend:
     def _call(self, tensors: Tensors) -> Tensors:
         """Run the model once, and make the rows of its outputs contiguous."""
         return {name: np.ascontiguousarray(made) for name, made in self.call(tensors).items()}
+
+    def _explained(self, tensors: Tensors, answered: Tensors | Exception) -> Tensors | Exception:
+        """The answer, or for values that the exported graph refuses the error that names them."""
+        if isinstance(answered, Exception) and self.nullable is not None:
+            return attempt(expect_values, tensors, self.nullable) or answered
+        return answered
 
     def _respond(self, request: Any, answered: Tensors | Exception) -> Any:
         if not isinstance(answered, Exception):
@@ -168,7 +184,7 @@ class ModelBackend:
         )
 
     def _refuse(self, error: Exception) -> Any:
-        """A fixed text for the client; details go only to the log, with the same id."""
+        """A text for the client. That of a library goes only to the log, under the same id."""
         error_id = uuid.uuid4().hex[:12]
         pb_utils.Logger.log_error(
             f"{self.name}: error {error_id}: {type(error).__name__}: {str(error)!r}"
@@ -176,6 +192,11 @@ class ModelBackend:
         if isinstance(error, LimitError):
             return pb_utils.TritonError(
                 f"The request is beyond a limit of the model: {error}.",
+                pb_utils.TritonError.INVALID_ARG,
+            )
+        if isinstance(error, RequestError):
+            return pb_utils.TritonError(
+                f"The request does not fit the model's inputs. {error}",
                 pb_utils.TritonError.INVALID_ARG,
             )
         see_log = f"Error id {error_id}, see the server's log."
@@ -300,6 +321,44 @@ def _read_tensor(tensor: Any) -> Any:
     """An input as an array, whose booleans are 0 or 1: libraries compute with another byte as a number."""
     array = tensor.as_numpy()
     return array.view(np.uint8) != 0 if array.dtype == np.bool_ else array
+
+
+def _nullable_inputs(config: Mapping[str, Any]) -> frozenset[str] | None:
+    """The tensors that may contain nulls, by the exporter's config; None for a model of other inputs."""
+    text = parameter(config, "inputs", "")
+    if not text:
+        return None
+    try:
+        names = [column["name"] for column in json.loads(text) if column["nullable"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"The parameter inputs of {config['name']!r}: {error!r}") from error
+    return frozenset(name + half for name in names for half in ("", VALUES))
+
+
+def expect_values(tensors: Tensors, nullable: Container[str]) -> None:
+    """Refuse values that no exported model takes.
+
+    Args:
+        tensors: the request's tensors by name.
+        nullable: the names of those that may contain nulls.
+
+    Raises:
+        RequestError: a null where none is allowed, or a string that is not UTF-8.
+    """
+    for name, tensor in tensors.items():
+        column, takes_null = name.removesuffix(VALUES), name in nullable
+        if tensor.dtype.kind == "f" and not takes_null and np.isnan(tensor).any():
+            raise RequestError(f"Expected {column} without NaN, since it takes no null.")
+        if tensor.dtype != object:
+            continue
+        for text in tensor.flat:
+            if not (takes_null and text == NULL_STRING):
+                try:
+                    text.decode()
+                except UnicodeDecodeError:
+                    raise RequestError(
+                        f"Expected {column} as UTF-8. Received: other bytes."
+                    ) from None
 
 
 def _limits(config: Mapping[str, Any]) -> dict[str, int]:

@@ -59,8 +59,6 @@ class InputMetrics:
         self._take = take
         self._stopped = Event()
         family = pb_utils.MetricFamily
-        # They must outlive their metrics.
-        self._families: list[Any] = []
         self._counters = self._made(family, family.COUNTER, COUNTERS, counted, labels)
         self._gauges = self._made(family, family.GAUGE, GAUGES, expected, labels)
         for key, gauge in self._gauges.items():
@@ -85,7 +83,6 @@ class InputMetrics:
         for key, (name, description) in names.items():
             if any(own == key for own, _ in keys):
                 families[key] = _kept(family(name=name, description=description, kind=kind))
-        self._families += families.values()
         return {
             (key, column): _kept(
                 families[key].Metric(labels={**labels, **({"column": column} if column else {})})

@@ -7,7 +7,7 @@ import tempfile
 
 import polars as pl
 
-from workflow.engine.engine import brought_to_host, is_gpu
+from workflow.engine.engine import IN_ORDER, brought_to_host, is_gpu
 from workflow.errors import OF_DISKS, WorkflowError, cannot_write
 from workflow.progress.stage import showing
 
@@ -20,7 +20,7 @@ def evaluate_once(frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
     evaluation.
 
     Args:
-        frame: evaluated here, by Polars' streaming engine, in bounded memory.
+        frame: evaluated here, by Polars' streaming engine, in bounded memory; its rows stay in order.
         engine: "gpu" to evaluate the frame on the GPU, with its rows in memory.
 
     Returns:
@@ -44,7 +44,7 @@ def _evaluated(frame: pl.LazyFrame, engine: str) -> pl.LazyFrame:
         return brought_to_host(frame, engine)
     with tempfile.TemporaryFile(suffix=".parquet") as file:
         try:
-            frame.sink_parquet(file, compression="lz4")
+            frame.sink_parquet(file, compression="lz4", optimizations=IN_ORDER)
         except (OSError, pl.exceptions.PolarsError) as error:
             reasons = [reason for reason in map(os.strerror, OF_DISKS) if reason in str(error)]
             if not reasons:  # of reading

@@ -31,6 +31,7 @@ UNREADABLE = (
     ValueError,
     OverflowError,
     AttributeError,
+    NameError,  # of the annotations of dataclasses, which Polars evaluates
 )
 
 # numpy's units of time that Polars lacks.
@@ -158,6 +159,12 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
             )
     arrays = {name: v for name, v in columns.items() if isinstance(v, np.ndarray)}
     refused = _refused({name: _type_of(array) for name, array in arrays.items()})
+    with polars_errors("The columns of the dict make no table"):
+        tables = [*_tables_of(columns)]
+    for table in tables:
+        frame, conflicts = read_frame(table)
+        refused |= conflicts
+        columns |= frame.collect().to_dict()
     return _read(
         "the dict",
         columns,
@@ -165,6 +172,17 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
         refused,
         columns.__getitem__,
     )
+
+
+def _tables_of(columns: Mapping[str, Any]) -> Iterator[Any]:
+    """The columns of Arrow, and those of pandas, as a table of theirs, which has checks of its own."""
+    if arrow := {n: v for n, v in columns.items() if isinstance(v, pa.Array | pa.ChunkedArray)}:
+        yield pa.table(arrow)
+    if pandas := sys.modules.get("pandas"):
+        kinds = (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)
+        own = {n: pandas.Series(v) for n, v in columns.items() if isinstance(v, kinds)}
+        if own:  # without their indexes, by which pandas would put rows together
+            yield pandas.DataFrame({n: series.array for n, series in own.items()}, copy=False)
 
 
 def _type_of(array: np.ndarray[Any, Any]) -> str:
@@ -296,13 +314,14 @@ def _expect_one_sort(values: Iterable[Any]) -> None:
 def _of_pandas(frame: Any) -> Frame:
     _expect_distinct(list(frame.columns))
     refused = _refused({name: _pandas_type(dtype) for name, dtype in frame.dtypes.items()})
-    return _read(
+    made, conflicts = _read(
         "the pandas frame",
         frame.columns,
         lambda names: _from_pandas(frame[names]),
         refused,
         frame.__getitem__,
     )
+    return made, {str(name): text for name, text in conflicts.items()}
 
 
 def _pandas_type(dtype: Any) -> str:
@@ -312,11 +331,12 @@ def _pandas_type(dtype: Any) -> str:
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
     table = pl.DataFrame(pl.from_pandas(frame))
+    table.columns = [str(name) for name in frame.columns]  # it renames one whose name is empty
     # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
-    objects = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
-    for name in objects:
+    objects = {str(n): n for n, dtype in frame.dtypes.items() if str(dtype) == "object"}
+    for name, own in objects.items():
         if getattr(table[name].dtype, "inner", table[name].dtype).is_temporal():
-            _expect_one_time(frame[name])
+            _expect_one_time(frame[own])
     untyped = [name for name in objects if table[name].null_count() == table.height]
     return table.with_columns(pl.col(untyped).cast(pl.Null))
 

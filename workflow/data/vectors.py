@@ -18,7 +18,8 @@ from workflow.schema.column import Array
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import listed
 
-from .sources import Source
+from .object_stores import expect_local
+from .sources import Source, as_lazy_frame
 
 # Values that are checked at once, so that a mapped file does not fill the memory.
 _BLOCK = 2**22
@@ -154,6 +155,7 @@ def _ending(table: Any) -> str:
 
 
 def _npy(path: Path) -> Array:
+    expect_local(path)
     try:
         open_memmap: Any = np.lib.format.open_memmap  # numpy has no types for it
         array: Array = open_memmap(path, mode="r")
@@ -170,6 +172,7 @@ def _npy(path: Path) -> Array:
 
 
 def _safetensors(path: Path, ids: Any, vector: str | None) -> tuple[pl.Series | None, Array]:
+    expect_local(path)
     try:
         tensors = read_arrays(path, _HALVES)
     except FormatError as error:
@@ -203,14 +206,12 @@ def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:
                 f"Received: {str(ids)!r}. The tensors are: {listed(tensors) or 'none'}."
             )
         ids = _npy(Path(ids))
-    if isinstance(ids, np.ma.MaskedArray):
-        masked: Any = ids  # likewise
-        ids = masked.tolist()  # with None for what is masked
+    values = ids.copy() if isinstance(ids, np.ndarray) else ids  # which may change
     try:
-        return pl.Series("ids", np.array(ids) if isinstance(ids, np.ndarray) else ids, strict=True)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        return as_lazy_frame({"ids": values}).collect().to_series()
+    except (WorkflowError, TypeError) as error:  # what cannot be looped over
         raise WorkflowError(
-            f"Expected ids of one type. Received: {ids!r:.200} ({error})."
+            f"Expected ids of one type. Received: {ids!r:.200} ({error})"
         ) from error
 
 
@@ -251,8 +252,8 @@ def _matrix(ids: pl.Series, vectors: pl.Series) -> Array:
             f"Expected vectors of one width in column {vectors.name!r}, {width} as most are. "
             f"Received: {lengths[other[0]]} numbers for id {ids[other[0]]!r}."
         )
-    values = vectors.explode(empty_as_null=False).fill_null(float("nan"))
-    return values.to_numpy().reshape(len(ids), -1)
+    values = vectors.explode(empty_as_null=False, keep_nulls=False).fill_null(float("nan"))
+    return values.to_numpy().reshape(len(ids), width)
 
 
 def _expect_matrix(where: str, matrix: Array) -> None:

@@ -21,6 +21,8 @@ from workflow.progress.stage import queried
 
 # Queries in one pass over the data; for each the scan holds what it has read ahead.
 QUERIES_AT_ONCE = 8
+# Polars 1.44 loses the order of rows where all outputs choose between constants.
+IN_ORDER = pl.QueryOptFlags(check_order_observe=False)
 
 
 def is_gpu(engine: str) -> bool:
@@ -74,11 +76,7 @@ def in_batches(query: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
     Polars streams it, reading up to a hundred row groups ahead.
     """
     yield from query.collect_batches(
-        chunk_size=rows,
-        lazy=True,
-        engine="streaming",
-        # Polars 1.44 loses the order of rows where all outputs choose between constants.
-        optimizations=pl.QueryOptFlags(check_order_observe=False),
+        chunk_size=rows, lazy=True, engine="streaming", optimizations=IN_ORDER
     )
 
 

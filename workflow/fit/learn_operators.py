@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -109,21 +109,53 @@ def learn_parts(learning: Learning, files: ParquetTable, rows: int, engine: str)
         rows: the most rows of a part.
         engine: engine of the queries.
     """
-    waiting: list[Tables] = []
-    names = {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
+    names = _names_read(learning)
     # Of small objects, each further read would mostly wait for the store.
     is_held = files.are_small_objects
     if is_held:
         limits = VALUES_OF_A_WIDE_PASS // max(1, len(names)), files.rows_of(BYTES_OF_SMALL_OBJECTS)
         rows = min(rows, *limits)
-    for part, count in zip(files.pieces(rows), files.rows_of_pieces(rows), strict=True):
-        columns = part.select(n for n in part.collect_schema() if n in names)
-        if is_held:
-            columns = columns.collect(engine="streaming").lazy()
-        # Not bound to a name: a GPU holds the rows only while they are learnt from.
-        waiting.append(
-            learn_part(learning, held_on_gpu(columns, engine), engine, held=True, row_count=count)
-        )
+
+    def pieces() -> Iterator[Tables]:
+        for part, count in zip(files.pieces(rows), files.rows_of_pieces(rows), strict=True):
+            columns = part.select(n for n in part.collect_schema() if n in names)
+            if is_held:
+                columns = columns.collect(engine="streaming").lazy()
+            # Not bound to a name: a GPU holds the rows only while they are learnt from.
+            yield learn_part(
+                learning, held_on_gpu(columns, engine), engine, held=True, row_count=count
+            )
+
+    return _merged(learning, pieces())
+
+
+def learn_query(learning: Learning, frame: pl.LazyFrame) -> Tables:
+    """The tables of a query's rows on the CPU, piece by piece, in bounded memory.
+
+    Args:
+        learning: the operators.
+        frame: the query, of a row or more.
+    """
+    have, names = frame.collect_schema(), _names_read(learning)
+    columns = [name for name in have if name in names]
+    rows = min(ROWS_OF_A_PASS, VALUES_OF_A_WIDE_PASS // max(1, len(columns)))
+    pieces = in_batches(frame.select(columns or have.names()[:1]), rows)
+    return _merged(
+        learning,
+        (learn_part(learning, p.lazy(), "cpu", held=True, row_count=p.height) for p in pieces),
+    )
+
+
+def _names_read(learning: Learning) -> set[str]:
+    return {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
+
+
+def _merged(learning: Learning, parts: Iterable[Tables]) -> Tables:
+    waiting: list[Tables] = []
+    for part in parts:
+        if not part:  # what no part has need not be read on
+            return part
+        waiting.append(part)
         if len(waiting) == FAN_IN:
             waiting = [merge_tables(learning, waiting)]
     return waiting[0] if len(waiting) == 1 else merge_tables(learning, waiting)

@@ -170,7 +170,7 @@ def _table(
         f"Received: {', '.join(table.columns) or 'none'}.",
     )
     table = table.rename(dict(zip(table.columns, PARTS, strict=False)))
-    if isinstance(table["feature"].dtype, pl.List):
+    if isinstance(table["feature"].dtype, pl.List | pl.Array):
         with polars_errors(f"{setting} needs as many weights as features in each row"):
             table = table.explode(*table.columns[1:], empty_as_null=False)
     weight = pl.col("weight") if table.width == 3 else pl.lit(1.0)

@@ -291,6 +291,8 @@ def _numbers(column: ColumnSchema) -> pl.Expr:
 
 
 def _nan_to_null(series: pl.Series) -> pl.Series:
+    if isinstance(series.dtype, pl.Array):
+        series = series.arr.to_list()
     if series.dtype.is_float():
         return series.fill_nan(None)
     if isinstance(series.dtype, pl.List) and series.dtype.inner.is_float():

@@ -105,21 +105,12 @@ class ListSlice(Operator):
         like = feature.schema
         require(like.is_list, f"ListSlice needs lists. Received: column {name!r}, {like}.")
         lists = feature.expression.list_slice(*self._bounds)
+        facts = {key: value for key, value in like.properties.items() if key in FACTS}
         if self.pad:
             lists = self._padded(name, lists)
-        if self.pad:
             facts = facts_with(like, self._filling(like.info.kind))
-        else:
-            facts = {key: value for key, value in like.properties.items() if key in FACTS}
         facts |= self._lengths(facts_of(like))
-        return Feature.of(
-            name,
-            lists,
-            like,
-            tags=(Tags.LIST,),
-            properties=facts,
-            time=like.time,
-        )
+        return Feature.of(name, lists, like, tags=(Tags.LIST,), properties=facts, time=like.time)
 
     def _padded(self, name: str, lists: Expression) -> Expression:
         padded_lists = lists.list_pad(self._length or 0, self._filling(lists.type.kind))

@@ -39,7 +39,12 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
     rows = graph.made[graph.nodes[-1]].rows
     columns, _ = _columns(graph, source)
     with columns.errors(_FAILED):
-        return rows.select(columns.sound().frame, graph.steps, engine)
+        frame = columns.sound().frame
+        if columns.is_query and not is_gpu(engine):
+            # Polars 1.44 loses the order of rows where all outputs choose between constants. Before a
+            # function, which could see the order, it keeps it.
+            frame = frame.map_batches(lambda rows: rows, streamable=True)
+        return rows.select(frame, graph.steps, engine)
 
 
 def _columns(graph: FittedGraph, source: Source) -> tuple[Source, bool]:

@@ -39,15 +39,13 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
     buckets = len(files)
     counts = np.array([random.multinomial(size, [1 / buckets] * buckets) for size in sizes])
     starts = np.cumsum(counts, axis=1) - counts
+    # Memory-mapped, so that only the pages of a bucket's rows are read; and once, as each takes time.
+    mapped = [pl.read_ipc(file, memory_map=True) for file in files]
     for bucket in range(buckets):
-        runs = zip(files, starts[:, bucket], counts[:, bucket], strict=True)
-        rows = pl.concat([_read_run(file, int(start), int(count)) for file, start, count in runs])
+        runs = zip(mapped, starts[:, bucket], counts[:, bucket], strict=True)
+        rows = pl.concat([frame.slice(start, count) for frame, start, count in runs])
         yield rows[random.permutation(rows.height)]
         advance(rows.height)
+    mapped.clear()  # NFS keeps what is removed while it is mapped
     for file in files:
         file.unlink()
-
-
-def _read_run(file: Path, start: int, count: int) -> pl.DataFrame:
-    # Memory-mapped, so that only the pages of these rows are read.
-    return pl.read_ipc(file, memory_map=True)[start : start + count]

@@ -40,7 +40,7 @@ def export(
     ] = "models",
     storage_option: StorageOption = None,
     items: Items = None,
-    k: K = 10,
+    k: K = None,
     index: Index = None,
     search: Search = None,
     label: Annotated[

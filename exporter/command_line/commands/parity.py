@@ -34,19 +34,20 @@ def parity(
         typer.Option(help="The network: a .keras or .onnx file, or the folder of a SavedModel."),
     ] = Path("model.keras"),
     items: Items = None,
-    k: K = 10,
+    k: K = None,
     index: Index = None,
     search: Search = None,
     rows: Annotated[
         int, typer.Option(min=1, help="Compare this many rows, the first ones.")
     ] = 10_000,
     tolerance: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0,
             help="Predictions are equal where |served - offline| <= tolerance * max(1, |offline|).",
+            show_default="1e-5, or 2e-2 for a network of 16-bit floats",
         ),
-    ] = 1e-5,
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows of a request.")] = 1024,
     storage_option: StorageOption = None,
     null_value: NullValue = None,

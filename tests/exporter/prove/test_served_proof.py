@@ -1,9 +1,14 @@
 """A version that a server does not load or answer with is not published."""
 
+import keras
+import polars as pl
 import pytest
+import tensorflow as tf
 from small_export import tree
 
-from exporter import ExportError, ServingOptions, verify
+from exporter import ExportError, ServingOptions, export_tensorflow_ensemble, verify
+from exporter.write.onnx import without_rows
+from workflow import Workflow
 
 
 @pytest.fixture
@@ -51,3 +56,36 @@ def test_without_a_server_auto_is_the_process(export):
     assert not export(serving=ServingOptions(prove="auto")).proof.in_server
     with pytest.raises(ExportError, match=r"Received: /none/tritonserver, cannot be run"):
         export(version=2, serving=ServingOptions(prove="server"))
+
+
+def export_one(network, path, runtime):
+    """An export of a network that takes the column x, answered in a server."""
+    workflow = Workflow(["x"]).fit(
+        pl.DataFrame({"x": [[0.5, 2.0, 1.0]]}, {"x": pl.List(pl.Float32)})
+    )
+    serving = ServingOptions(runtime=runtime, prove="server", warm_up=False)
+    export_tensorflow_ensemble(network, workflow, "one", path, None, {"x": 3}, serving=serving)
+
+
+def test_a_network_that_a_request_without_rows_ends_is_not_published(tmp_path, monkeypatch):
+    monkeypatch.setattr(without_rows, "_ENDING", ())
+    x = keras.Input((3,), name="x")
+    states = keras.layers.LSTM(2)(keras.layers.Reshape((3, 1))(x))
+    with pytest.raises(ExportError, match=r"A request without rows had ended the model\.\nNothing"):
+        export_one(keras.Model(x, states), tmp_path / "models", "fused_onnx")
+    assert not (tmp_path / "models" / "one").exists()
+
+
+class SomeRows(keras.layers.Layer):
+    """Asserts that there are rows."""
+
+    def call(self, x):
+        with tf.control_dependencies([tf.debugging.assert_positive(tf.shape(x)[0])]):
+            return tf.identity(x)
+
+
+def test_a_network_that_refuses_a_request_without_rows_is_published(tmp_path):
+    x = keras.Input((3,), name="x")
+    with pytest.warns(UserWarning, match=r"The server refuses a request of one without rows: "):
+        export_one(keras.Model(x, SomeRows()(x)), tmp_path, "fused_tensorflow")
+    assert (tmp_path / "one").exists()

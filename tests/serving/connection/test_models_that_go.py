@@ -187,16 +187,25 @@ def test_no_call_outlives_its_deadline(url, server, stopped, is_async, monkeypat
 
 
 @pytest.mark.timeout(60)
-def test_an_answer_in_drops_ends_at_the_deadline():
+@pytest.mark.parametrize(
+    ("head", "drop"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (b"HTTP/1.0 200 OK\r\n\r\n", b" "),
+    ],
+    ids=["whole", "chunks", "until the end"],
+)
+def test_an_answer_in_drops_ends_at_the_deadline(head, drop):
     """Each byte comes in time, and the whole does not."""
     enough = threading.Event()
 
     def drip(listener):
         with suppress(OSError), listener.accept()[0] as client:
             client.recv(1 << 16)
-            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            client.sendall(head)
             while not enough.wait(0.05):
-                client.sendall(b" ")
+                client.sendall(drop)
 
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         pool.submit(drip, listener)

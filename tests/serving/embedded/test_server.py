@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,12 @@ def test_the_name_of_the_server_says_nothing_of_its_shared_memory(server):
 
 
 def test_without_http_clients_health_and_administration_use_grpc(repository):
-    with TritonServer(repository, ["movies"], http=False) as server:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        TritonServer(
+            repository, ["movies"], http=False, http_port=other.getsockname()[1]
+        ) as server,
+    ):
         with EnsembleClient(server.grpc_url, "movies") as client:
             assert client.predict(ROW)["same_age"].tolist() == [[2.0]]
         server.load("movies")

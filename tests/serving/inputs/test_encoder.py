@@ -307,3 +307,9 @@ def test_hard_tables_as_one_by_one(table, columns):
     dtypes = ["int64", "int64"][:columns]
     together, alone = contract(dtypes, set()), one_by_one(contract(dtypes, set()))
     expect_as_one_by_one(together, alone, table)
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+def test_an_array_of_nan_is_no_column_of_strings_however_short(rows):
+    with pytest.raises(ClientError, match=r"'c0': expected string\. Received: float64"):
+        to_requests(contract(["string"], {0}), {"c0": np.full(rows, np.nan)})

@@ -70,7 +70,12 @@ def test_a_list_column_may_be_its_two_halves():
     data = {"c__values": np.array([[5], [6], [7]]), "c__nnzs": np.array([[2], [0], [1]])}
     column = to_columns([WireColumn("c", "int64", "flat")], data)["c"]
     assert python_values(column) == [[5, 6], [], [7]]
-    for lengths, reason in (([2, 2], "Received: 4"), ([4, -1], "one below 0")):
+    overflowing = [2**62, 2**62, 2**62, 2**62, 3]
+    for lengths, reason in (
+        ([2, 2], "Received: 4"),
+        ([4, -1], "one below 0"),
+        (overflowing, f"Received: {2**64 + 3}"),
+    ):
         with pytest.raises(ClientError, match=reason):
             to_columns([WireColumn("c", "int64", "flat")], {**data, "c__nnzs": lengths})
 

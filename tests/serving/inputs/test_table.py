@@ -77,6 +77,13 @@ def test_every_kind_of_null(dtype, data):
     assert column.array.dtype == (object if dtype == "string" else dtype)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32"])
+def test_a_null_among_pandas_booleans_is_null(dtype):
+    column = convert(dtype, pd.Series([True, None, False], dtype="boolean"))
+    assert column.array[column.valid].tolist() == [1, 0]
+    assert column.valid.tolist() == [True, False, True]
+
+
 @pytest.mark.parametrize("data", [[None, None], pl.Series([None, None]), pd.Series([None, None])])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "bool"])
 def test_columns_of_nulls_alone(dtype, data):

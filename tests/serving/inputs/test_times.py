@@ -180,7 +180,7 @@ def test_error_says_what_to_do_about_numbers_and_texts():
         for dtype, advice in (("string", r"\.dt\.to_string\("), ("int64", r"\.dt\.epoch\(")):
             with pytest.raises(ClientError, match=rf"Received: .*{advice}"):
                 to_columns([WireColumn("when", dtype)], {"when": times})
-    for texts in (["7"], pd.Series(["7"])):
+    for texts in (["7"], np.array(["7"]), pd.Series(["7"])):
         with pytest.raises(ClientError, match=r"'7' \(str\) in row 0. Parse it: .*to_datetime"):
             to_columns([column(NAIVE)], {"when": texts})
     with pytest.raises(ClientError, match=r"in row 1. Say which zone .*'Asia/Tokyo'"):
@@ -222,6 +222,19 @@ def test_lists_of_times_are_sent(kind, rows):
     sent = to_columns([column(kind, is_list=True)], {"when": rows})["when"]
     assert sent.array.tolist() == [MICROSECONDS]
     assert sent.lengths.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_the_halves_of_lists_of_times_are_read_as_times(kind):
+    expected = MIDNIGHT if kind == DATE else MICROSECONDS
+    for times in TIMES[kind]:
+        halves = {"when__values": times, "when__nnzs": np.array([0, 2])}
+        sent = to_columns([column(kind, is_list=True)], halves)["when"]
+        assert (sent.array[0], sent.valid.tolist()) == (expected, [True, False])
+    for numbers in NUMBERS:
+        halves = {"when__values": numbers, "when__nnzs": np.array([len(numbers)])}
+        with pytest.raises(ClientError, match="Column 'when__values': expected date"):
+            to_columns([column(kind, is_list=True)], halves)
 
 
 @pytest.mark.parametrize(

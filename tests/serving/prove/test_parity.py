@@ -172,6 +172,17 @@ def test_a_sequential_model_that_was_never_called():
     assert answer["twice"].tolist() == [[2.0], [4.0]]
 
 
+@pytest.mark.parametrize("lengths", [None, np.array([1, 0, 2])], ids=["single", "lists"])
+def test_a_network_that_takes_strings(lengths):
+    tags = keras.Input((1 if lengths is None else 2,), dtype="string", name="tags")
+    ids = keras.layers.StringLookup(vocabulary=["a", "b"], name="ids")(tags)
+    column = Column(np.array(["b", "?", "a"], object), None, lengths)
+    answer = call_network(keras.Model({"tags": tags}, {"ids": ids}), {"tags": column}, ["ids"], {})
+    assert answer["ids"].tolist() == (
+        [[2], [0], [1]] if lengths is None else [[2, 0], [0, 0], [0, 1]]
+    )
+
+
 class Own(keras.Model):
     """A model without named inputs."""
 

@@ -99,6 +99,16 @@ def test_a_model_that_is_not_row_by_row_is_called_for_each_request():
     assert [out["mean"].item() for out in answers] == [1.0, 3.0]
 
 
+@pytest.mark.parametrize("lengths", [[[2], [5]], [[2], [0]], [[0], [2]]])
+def test_numbers_named_as_a_list_stay_with_their_requests(lengths):
+    requests = [{"x": np.array([[n]]), "n": np.array([own])} for n, own in enumerate(lengths)]
+    answers = answer(requests, lambda both: {"y__values": both["x"], "y__nnzs": both["n"]})
+    assert [(a["y__values"].tolist(), a["y__nnzs"].tolist()) for a in answers] == [
+        ([[0]], [lengths[0]]),
+        ([[1]], [lengths[1]]),
+    ]
+
+
 def test_tensors_without_rows_are_not_joined():
     requests = [{"x": np.array(float(value))} for value in range(2)]
     assert [out["y"] for out in answer(requests, lambda t: {"y": t["x"] + 1})] == [1.0, 2.0]

@@ -86,9 +86,9 @@ def arrays(width, **changed):
 BAD = {
     "lengths that are no numbers": Request(arrays(2, tags__nnzs=np.array([[b"3"]], object))),
     "no width": Request(arrays(2, wide=np.zeros(1, np.float32))),
-    "a missing input": Request({"wide": np.zeros((1, 2), np.float32)}),
     "no outputs": Request(arrays(2), wanted=None),
 }
+MISSING = Request({"wide": np.zeros((1, 2), np.float32)})
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_list_length": 5}], ids=["unlimited", "limited"])
@@ -101,3 +101,11 @@ def test_the_others_are_answered(make_backend, case, limits):
         assert tensors[0].as_numpy().tolist() == [[width]]
     assert refused[1].code == "invalid"
     assert refused[1].text.startswith("The model cannot answer these inputs. Error id ")
+
+
+def test_a_missing_input_is_named(make_backend):
+    (refused,) = make_backend({}).execute([MISSING])
+    assert refused[1].text == (
+        "The request does not fit the model's inputs. "
+        "Expected the input 'tags__values'. Received: ['wide']."
+    )

@@ -58,6 +58,19 @@ def test_an_empty_name_is_a_name(kind, tmp_path):
     workflow = Workflow(([""] >> ops.Categorify()) + "n").fit(data)
     made = workflow.transform_to_parquet(data, tmp_path / "out")
     assert pl.read_parquet(made).to_dict(as_series=False) == {"": [3, 4], "n": [1, 2]}
+    names = kind({"": ["x", None], "n": [1, 2]})
+    assert Workflow("").fit_transform(names).collect().to_dict(as_series=False) == {"": ["x", None]}
+
+
+def test_a_number_is_a_name_in_pandas():
+    """`read_csv(header=None)` numbers its columns."""
+    days = pd.Series([date(2024, 1, 1), None], dtype=object)
+    months = pd.period_range("2024-01", periods=2, freq="M")
+    data = pd.DataFrame({0: days, 1: [7, 8], 2: pd.Series(["a", None], dtype=object), 3: months})
+    made = Workflow(["0", "1", "2"]).fit_transform(data).collect()
+    assert made.rows() == [(1_704_067_200_000_000, 7, "a"), (None, 8, None)]
+    with pytest.raises(WorkflowError, match=r"Expected column 3 as .*Received: period\[M\]"):
+        Workflow(["3"]).fit(data)
 
 
 def test_a_name_with_brackets_is_a_name(tmp_path, ratings):
@@ -90,6 +103,8 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
         (pd.DataFrame({"a": [1], "b": ["x"]}).iloc[0], r"and so is a column, frame\[\[\"userId"),
         (pl.Series("a", [1]), r"Pass series\.to_frame\(\)"),
         ({"a": [1], "b": [1, 2]}, "make no table"),
+        ({"a": pd.Series([1]), "b": pd.Series([1, 2])}, "make no table: .*same length"),
+        ({"a": pa.array([1]), "b": pa.array([1, 2])}, "make no table: .*length 1 but got length 2"),
         (
             {"a": [1, "b"]},
             "Column 'a' of the dict cannot be read: it holds values of several types: int, str",
@@ -145,17 +160,19 @@ def test_an_array_that_no_column_can_be_is_refused_where_it_is_used(values, mess
     ],
 )
 def test_a_column_of_pandas_that_no_column_can_be_is_refused_where_it_is_used(values, message):
-    data = pd.DataFrame({"a": values, "b": [7, 8]})
-    with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
-        Workflow(["a"]).fit(data)
-    assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7, 8]
+    frame = pd.DataFrame({"a": values, "b": [7, 8]})
+    for data in (frame, dict(frame.items()), {"a": frame["a"].array, "b": frame["b"]}):
+        with pytest.raises(WorkflowError, match=f"Expected column 'a' as numbers.*{message}"):
+            Workflow(["a"]).fit(data)
+        assert Workflow(["b"]).fit_transform(data).collect()["b"].to_list() == [7, 8]
 
 
 def test_an_arrow_table_of_categories_of_periods_is_refused():
     months = pd.Categorical(pd.period_range("2024-01-01", periods=2, freq="M"))
     table = pa.Table.from_pandas(pd.DataFrame({"a": months}))
-    with pytest.raises(WorkflowError, match=r"Received: pandas\.period"):
-        Workflow(["a"]).fit(table)
+    for data in (table, {"a": table["a"]}, {"a": table["a"].chunk(0)}):
+        with pytest.raises(WorkflowError, match=r"Received: pandas\.period"):
+            Workflow(["a"]).fit(data)
 
 
 @pytest.mark.parametrize("name", ["*", "^a.*$"])

@@ -25,3 +25,12 @@ def test_an_error_of_the_query_is_that_of_the_data():
     with pytest.raises(WorkflowError, match="cannot be fitted to: conversion") as raised:
         Workflow(["user"] >> ops.Categorify()).fit(rows)
     assert "TMPDIR" not in str(raised.value)
+
+
+def test_rows_keep_the_order_of_the_query_whatever_its_columns_are():
+    """Polars' optimizer does not see that the order of rows shows in a choice between constants."""
+    rows = pl.DataFrame({"n": [number % 7 for number in range(60_000)]})
+    parts = pl.concat([rows[start : start + 600].lazy() for start in range(0, 60_000, 600)])
+    query = parts.select(late=pl.when(pl.col("n") > 3).then(1).otherwise(0))
+    made = Workflow(["late"]).fit_transform(query).collect()["late"]
+    assert made.to_list() == [int(n > 3) for n in rows["n"]]

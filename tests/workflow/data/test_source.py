@@ -70,9 +70,29 @@ def test_tags_beside_the_files_are_taken_however_these_are_named(named, ratings,
 def test_nulls_among_the_arrays_of_a_slice_are_read(start):
     rows = [None, [1, 2], [3, None], None, [5, 6]]
     table = pa.table({"n": pa.array(rows, pa.list_(pa.int16(), 2))}).slice(start, 3)
-    for data in (table, pa.concat_tables([table, table])):
+    column = table["n"]
+    for data in (table, pa.concat_tables([table, table]), {"n": column}, {"n": column.chunk(0)}):
         made = Workflow(["n"]).fit_transform(data).collect()["n"].to_list()
         assert made == [row or [] for row in data["n"].to_pylist()]
+
+
+@pytest.mark.parametrize("values", [[7, None, 9], [True, False, None]])
+def test_chunks_of_encoded_values_in_a_dict_keep_their_type(values):
+    chunk = pa.array(values).dictionary_encode()
+    made = Workflow("a").fit_transform({"a": pa.chunked_array([chunk, chunk])}).collect()["a"]
+    assert made.to_list() == values * 2
+
+
+def test_a_column_of_pandas_without_values_in_a_dict_has_the_type_of_the_fit():
+    workflow = Workflow(["a"] >> ops.Categorify()).fit({"a": [7, 9]})
+    none = {"a": pd.Series([None, None], dtype=object)}
+    assert workflow.transform(none).collect()["a"].to_list() == [1, 1]
+
+
+def test_series_of_pandas_in_a_dict_are_put_together_by_their_places():
+    data = {"a": pd.Series([1, 2], index=[7, 9]), "b": pd.Series(["x", "y"], index=[9, 7])}
+    made = Workflow(["a", "b"]).fit_transform({**data, "c": [0.5, 1.5]}).collect()
+    assert made.rows() == [(1, "x"), (2, "y")]
 
 
 def test_strings_as_views_are_read():
@@ -190,8 +210,10 @@ MIXED = {
 @pytest.mark.parametrize("said", MIXED)
 def test_times_of_several_kinds_in_a_column_of_pandas_objects_are_refused(said, lists):
     values = [[value] for value in MIXED[said] if value] if lists else MIXED[said]
-    with pytest.raises(WorkflowError, match=rf"'at' of the pandas frame cannot be read.*{said}"):
-        Workflow(["at"]).fit(pd.DataFrame({"at": pd.Series(values, dtype=object)}))
+    series = pd.Series(values, dtype=object)
+    for data in (series.to_frame("at"), {"at": series}):
+        with pytest.raises(WorkflowError, match=rf"'at' of the pandas frame cannot be.*{said}"):
+            Workflow(["at"]).fit(data)
 
 
 def test_times_of_one_kind_in_a_column_of_pandas_objects_are_read():

@@ -2,6 +2,7 @@
 
 import ml_dtypes
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from safetensors.numpy import save_file
@@ -137,6 +138,17 @@ NAN = np.where(np.arange(12).reshape(4, 3) == 7, np.nan, MATRIX)
         ({"table": {"id": [1, 2], "v": [[1.0], None]}, "ids": "id"}, "0 numbers for id 2|id 1"),
         ({"table": {"id": [1, 2], "v": [[1.0], [None]]}, "ids": "id"}, "finite.*nan.*of id 2"),
         ({"table": {"id": [], "v": []}, "ids": "id"}, "Received"),
+        ({"table": "s3://shop/v.npy"}, "Received: 's3://shop/v.npy'.* copy it here"),
+        ({"table": "s3://shop/v.safetensors"}, "Received: 's3://shop/v.safe.* copy it here"),
+        ({"table": MATRIX, "ids": "s3://shop/ids.npy"}, "Received: 's3://shop/ids.* copy it here"),
+        (
+            {"table": pl.DataFrame(schema={"id": pl.Int64, "v": pl.List(pl.Float32)}), "ids": "id"},
+            r"Received: shape \(0, 0\)",
+        ),
+        (
+            {"table": MATRIX, "ids": pd.Series(pd.period_range("2024-01", periods=4, freq="M"))},
+            r"(?s)ids of one type.*Received: period\[M\]",
+        ),
     ],
 )
 def test_vectors_that_are_wrong(settings, message):

@@ -11,6 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
+from workflow.fit import learn_operators
 from workflow.operator.operator import OPERATORS
 from workflow.schema.tags import fits_of
 
@@ -25,7 +26,8 @@ EXAMPLES = [
 @pytest.fixture
 def row_by_row(monkeypatch):
     """Each row is a part of its own."""
-    monkeypatch.setattr("workflow.fit.fit_graph.ROWS_OF_A_PASS", 1)
+    for module in ("fit_graph", "learn_operators"):
+        monkeypatch.setattr(f"workflow.fit.{module}.ROWS_OF_A_PASS", 1)
     monkeypatch.setattr("workflow.fit.learn_operators.FAN_IN", 3)
 
 
@@ -35,12 +37,14 @@ def test_every_operator_learns_the_same_from_parts(example, tmp_path):
     frame = pl.DataFrame(example.columns)
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=1)
     left = example.left or frame.columns
-    parts = Workflow(left >> example.operator).fit(tmp_path / "rows.parquet")
     whole = Workflow(left >> example.operator).fit(frame)
-    assert parts.output_schema.names == whole.output_schema.names
-    made, want = parts.transform(frame).collect(), whole.transform(frame).collect()
-    assert_frame_equal(made, want, rel_tol=1e-5, abs_tol=1e-6)
-    assert fits_of(parts.output_schema.columns) == fits_of(whole.output_schema.columns)
+    want = whole.transform(frame).collect()
+    for data in (tmp_path / "rows.parquet", frame.lazy()):
+        parts = Workflow(left >> example.operator).fit(data)
+        assert parts.output_schema.names == whole.output_schema.names
+        made = parts.transform(frame).collect()
+        assert_frame_equal(made, want, rel_tol=1e-5, abs_tol=1e-6)
+        assert fits_of(parts.output_schema.columns) == fits_of(whole.output_schema.columns)
 
 
 @pytest.mark.usefixtures("row_by_row")
@@ -90,3 +94,23 @@ def test_a_struct_is_to_be_taken_apart():
     ):
         Workflow(["place"]).fit(data)
     assert data.unnest("place").columns == ["x", "y"]
+
+
+def test_a_query_is_learnt_from_in_pieces_and_read_no_further_than_needed(monkeypatch):
+    monkeypatch.setattr(learn_operators, "ROWS_OF_A_PASS", 10)
+    parts = []
+    learn_part = learn_operators.learn_part
+
+    def counted(learning, frame, engine, **settings):
+        parts.append(frame.collect().height)
+        return learn_part(learning, frame, engine, **settings)
+
+    monkeypatch.setattr(learn_operators, "learn_part", counted)
+    rows = pl.DataFrame({"a": [number % 4 for number in range(95)]})
+    learnt = Workflow(["a"] >> ops.Categorify()).fit(rows.lazy())
+    assert parts == [10] * 9 + [5]
+    want = Workflow(["a"] >> ops.Categorify()).fit(rows).reverse_mapping("a")
+    assert learnt.reverse_mapping("a").equals(want)
+    parts.clear()
+    Workflow(["a"] >> ops.JoinExternal({"a": [1], "b": [2]}, on="a")).fit(rows.lazy())
+    assert parts == [10]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -145,12 +146,19 @@ def frames_planned_over(monkeypatch, workflow: Workflow, data: object) -> list[i
     return widths
 
 
-@pytest.mark.parametrize("form", ["memory", "files"])
+def data_in(form: str, rows: pl.DataFrame, folder: Path) -> Any:
+    if form == "files":
+        rows.write_parquet(folder / "rows.parquet")
+        return folder / "rows.parquet"
+    return rows if form == "memory" else rows.lazy()
+
+
+@pytest.mark.parametrize("form", ["memory", "files", "query"])
 def test_the_queries_of_a_node_are_over_its_own_columns(form, rows, tmp_path, monkeypatch):
     """To plan one takes Polars as long as its frame is wide: 2,000 nodes would take the square."""
-    rows.write_parquet(tmp_path / "rows.parquet")
-    data = rows if form == "memory" else tmp_path / "rows.parquet"
-    widths = frames_planned_over(monkeypatch, Workflow(sums(ops.Categorify())), data)
+    widths = frames_planned_over(
+        monkeypatch, Workflow(sums(ops.Categorify())), data_in(form, rows, tmp_path)
+    )
     assert widths == [1] * len(NAMES)
 
 
@@ -168,14 +176,14 @@ def test_the_queries_of_a_node_are_over_its_own_columns(form, rows, tmp_path, mo
     ],
     ids=str,
 )
-@pytest.mark.parametrize("form", ["memory", "files"])
+@pytest.mark.parametrize("form", ["memory", "files", "query"])
 def test_the_queries_of_a_wide_operator_are_over_few_columns(
     operator, width, form, rows, tmp_path, monkeypatch
 ):
     """Planning once took half of the time of an operator over 4,000 columns."""
-    rows.write_parquet(tmp_path / "rows.parquet")
-    data = rows if form == "memory" else tmp_path / "rows.parquet"
-    widths = frames_planned_over(monkeypatch, Workflow(NAMES[1:] >> operator), data)
+    widths = frames_planned_over(
+        monkeypatch, Workflow(NAMES[1:] >> operator), data_in(form, rows, tmp_path)
+    )
     assert widths == [width] * len(NAMES[1:])
 
 
@@ -207,10 +215,9 @@ def test_rows_held_in_memory_are_selected_from_as_any_frame_is(selected):
     assert_frame_equal(held.filter(later).select("a"), plain.filter(later).select("a"))
 
 
-@pytest.mark.parametrize("form", ["memory", "files"])
+@pytest.mark.parametrize("form", ["memory", "files", "query"])
 def test_the_columns_of_a_wide_operator_are_computed_once(form, rows, tmp_path, monkeypatch):
     """Each query would plan all of them: of two nodes over half of the columns each, the square."""
-    rows.write_parquet(tmp_path / "rows.parquet")
     plans: list[str] = []
 
     def collect_all(queries: list[pl.LazyFrame], engine: str) -> list[pl.DataFrame]:
@@ -220,7 +227,7 @@ def test_the_columns_of_a_wide_operator_are_computed_once(form, rows, tmp_path, 
     engine_collect_all = learn_operators.collect_all
     monkeypatch.setattr(learn_operators, "collect_all", collect_all)
     halves = ConcatNode(*(NAMES[n::2] >> ops.FillMissing() >> ops.Normalize() for n in (0, 1)))
-    Workflow(halves).fit(rows if form == "memory" else tmp_path / "rows.parquet")
+    Workflow(halves).fit(data_in(form, rows, tmp_path))
     assert plans
     assert not any("fill_null" in plan for plan in plans)
 

@@ -135,6 +135,14 @@ def test_given_vocabulary_of_a_file_and_of_a_group(tmp_path):
     assert made == {"author": [4, 2, 5, 2], "reader": [5, 5, 4, 3]}
 
 
+def test_given_vocabulary_stays_as_its_owner_writes_to_the_array():
+    values = np.array([30, 10, 20])
+    operator = ops.Categorify(vocabs={"c": values})
+    values[:] = 10
+    workflow = Workflow(["c"] >> operator).fit({"c": [10]})
+    assert encoded(workflow, {"c": [30, 10, 20]})["c"] == [3, 4, 5]
+
+
 def test_given_vocabulary_outlives_saving_and_fitting_again(tmp_path):
     workflow = fitted({"a": [1, 2], "b": [1, 2]}, vocabs={"a": [9, 2]})
     workflow.save(tmp_path / "saved")

@@ -150,3 +150,12 @@ def test_a_loaded_table_keeps_an_empty_name(names, tmp_path):
     Workflow(node).fit(rows).save(tmp_path / "saved")
     made = Workflow.load(tmp_path / "saved").fit(rows).transform(rows).collect()
     assert made.to_dict(as_series=False) == rows | {column: [2001, None, 1999]}
+
+
+def test_nan_in_the_arrays_of_a_table_is_null():
+    lists = pl.Series([[1.0, float("nan")], [3.0, None], None], dtype=pl.List(pl.Float64))
+    for values in (lists, lists.cast(pl.Array(pl.Float64, 2))):
+        table = pl.DataFrame({"id": [7, 8, 9], "x": values})
+        joined = ["id"] >> ops.JoinExternal(table, on="id")
+        made = Workflow(joined["x"] >> ops.FillMissing(0)).fit_transform({"id": [7, 8, 9]})
+        assert made.collect()["x"].to_list() == [[1, 0], [3, 0], []]

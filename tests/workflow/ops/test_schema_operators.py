@@ -288,10 +288,12 @@ def test_table_of_lists_and_of_a_file_are_the_same_as_a_long_one(tmp_path):
 
 
 def test_features_without_weights_count_as_often_as_they_are_shared():
-    words = {"id": [1, 2, 3], "words": [["a", "b", "c"], ["b", "c", "c"], ["d"]]}
+    words = [["a", "b", "c"], ["b", "c", "c"], ["d", "e", "f"]]
     pairs = {"a": [1, 2, 1], "b": [2, 2, 3]}
-    workflow = Workflow([["a", "b"]] >> ops.ColumnSimilarity(words, metric="inner")).fit(pairs)
-    assert workflow.transform(pairs).collect()["a_b_sim"].to_list() == [1 + 2, 1 + 4, 0]
+    for features in (words, np.array(words)):
+        similar = ops.ColumnSimilarity({"id": [1, 2, 3], "words": features}, metric="inner")
+        workflow = Workflow([["a", "b"]] >> similar).fit(pairs)
+        assert workflow.transform(pairs).collect()["a_b_sim"].to_list() == [1 + 2, 1 + 4, 0]
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -110,6 +110,18 @@ def test_every_row_may_come_to_every_place(workflow, rows, tmp_path):
     assert abs(together - 1 / 12) < 5 * np.sqrt(1 / 12 / ROWS)
 
 
+def test_a_shuffle_opens_each_of_its_files_once(workflow, rows, tmp_path, monkeypatch):
+    """Each time takes that of checking all texts in it, and as many files are read as often."""
+    opened = []
+    monkeypatch.setattr(
+        pl,
+        "read_ipc",
+        lambda file, *, read=pl.read_ipc, **how: opened.append(file) or read(file, **how),
+    )
+    workflow.transform_to_parquet(rows, tmp_path / "out", rows_per_file=900, shuffle=True)
+    assert len(opened) == len(set(opened)) == 12
+
+
 def test_a_shuffle_of_no_rows_is_a_file_without_rows(workflow, rows, tmp_path):
     [file] = workflow.transform_to_parquet(rows.clear(), tmp_path / "out", shuffle=True)
     assert pl.read_parquet(file).equals(workflow.transform(rows.clear()).collect())
@@ -185,6 +197,15 @@ def test_streamed_rows_keep_their_order_whatever_the_outputs_are(tmp_path):
         Workflow(made).fit(rows).transform_to_parquet(tmp_path / "*.parquet", tmp_path / "out")
     )
     np.testing.assert_array_equal(pl.read_parquet(file)["n"], 5 + 2 * numbers)
+
+
+def test_a_streamed_query_keeps_the_order_of_its_rows_whatever_the_outputs_are():
+    numbers = np.random.default_rng(0).integers(0, 2, 300_000)
+    rows = pl.DataFrame({"n": numbers})
+    workflow = Workflow(["n"] >> ops.LambdaOp(lambda column: where(column == 1, 7, 5))).fit(rows)
+    query = pl.concat([rows[:100_000].lazy(), rows[100_000:].lazy()])
+    streamed = workflow.transform(query).collect(engine="streaming")
+    np.testing.assert_array_equal(streamed["n"], 5 + 2 * numbers)
 
 
 def test_frames_are_cut_exactly():

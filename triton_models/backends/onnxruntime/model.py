@@ -7,7 +7,6 @@ numpy and onnxruntime.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
         ModelBackend,
         TensorType,
         complete_config,
-        parameter,
         thread_count,
     )
     from workflow.wire.request_rules import NULL_STRING, VALUES, widens
@@ -41,7 +39,6 @@ else:  # In the server these files are beside this one, outside any package.
         ModelBackend,
         TensorType,
         complete_config,
-        parameter,
         thread_count,
     )
     from request_rules import NULL_STRING, VALUES, widens
@@ -81,7 +78,6 @@ class TritonPythonModel(ModelBackend):
         self.inputs = _types(self._session.get_inputs())
         self.outputs = _types(self._session.get_outputs())
         self._strings = [n for n, kind in self.inputs.items() if kind.datatype == "TYPE_STRING"]
-        self._nullable = _nullable_inputs(config)
 
     def call(self, tensors: Tensors) -> Tensors:
         """Run the session once.
@@ -92,11 +88,11 @@ class TritonPythonModel(ModelBackend):
         """
         feed = dict(tensors)
         for name in self._strings:
-            feed[name] = string_tensor(feed[name], nullable=name in self._nullable)
+            feed[name] = string_tensor(name, feed[name], nullable=name in (self.nullable or ()))
         return dict(zip(self.outputs, self._session.run(list(self.outputs), feed), strict=True))
 
 
-def string_tensor(tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
+def string_tensor(name: str, tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
     """Convert bytes to a form that a session takes, including the null code where allowed.
 
     onnxruntime's Python interface takes text, and would silently convert an object array of bytes
@@ -106,7 +102,8 @@ def string_tensor(tensor: npt.NDArray[Any], *, nullable: bool) -> Any:
     """
     values = tensor.reshape(-1).tolist()
     if any(b"\0" in value for value in values):
-        raise RequestError("Expected strings without a NUL.")
+        column = name.removesuffix(VALUES)
+        raise RequestError(f"Expected {column} without a NUL. Received: a string with one.")
     has_null = nullable and NULL_STRING in values
     texts = [b"" if has_null and value == NULL_STRING else value for value in values]
     decoded = [text.decode() for text in texts]
@@ -137,16 +134,6 @@ def _as_constant(values: Sequence[bytes], shape: Sequence[int]) -> Any:
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     return session.run_with_ort_values(["strings"], {})[0]
-
-
-def _nullable_inputs(config: Mapping[str, Any]) -> frozenset[str]:
-    """The tensors that may contain nulls, according to the exporter's config; else none."""
-    try:
-        columns = json.loads(parameter(config, "inputs", "[]"))
-        names = [column["name"] for column in columns if column["nullable"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"The parameter inputs of {config['name']!r}: {error!r}") from error
-    return frozenset(name + half for name in names for half in ("", VALUES))
 
 
 def _types(tensors: Iterable[Any]) -> dict[str, TensorType]:

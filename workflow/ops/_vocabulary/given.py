@@ -68,7 +68,9 @@ def _series(name: str, values: Any) -> pl.Series:
         f"The vocabulary of {name!r} needs several values. Received: {values!r:.200}.",
     )
     try:
-        return as_lazy_frame({name: values}).collect()[name]
+        # Copied: Polars borrows arrays, which their owner may write to.
+        rows = as_lazy_frame({name: values}).select(pl.all().gather(pl.int_range(pl.len())))
+        return rows.collect()[name]
     except WorkflowError as error:
         raise WorkflowError(
             f"The vocabulary of {name!r} needs values of one type. Received: {values!r:.200} ({error})."

@@ -193,3 +193,55 @@ def test_features_of_a_users_network_without_rows(kind, tmp_path):
     assert answer.tolist() == [[1, 0, 1, 2], [1, 3, 4, 5]]
     empty = {name: values[:0] for name, values in feed.items()}
     assert shapes_without_rows(tmp_path, empty) == "[(0, 4)]"
+
+
+def test_a_keras_network_of_attention_answers_no_rows(tmp_path):
+    """Its operations have a shape of which onnxruntime infers a part, from values that are not there."""
+    x = keras.Input((3,), name="x", dtype="int64")
+    vectors = keras.layers.Embedding(10, 4)(x)
+    made = keras.layers.MultiHeadAttention(2, 4)(vectors, vectors)
+    model = keras.Model(x, {"all": keras.layers.Flatten()(made), "id": x[:, :1]})
+    network_to_onnx(KerasNetwork(model, {})).write(tmp_path)
+    ids = np.array([[1, 2, 0], [0, 0, 0], [9, 0, 4]])
+    expected = {name: tensor.numpy() for name, tensor in model(ids).items()}
+    session = opened(tmp_path / "model.onnx")
+    names = [output.name for output in session.get_outputs()]
+    for rows in (3, 1):
+        for name, answer in zip(names, session.run(None, {"x": ids[:rows]}), strict=True):
+            np.testing.assert_allclose(answer, expected[name][:rows], atol=1e-6)
+    shapes = [(0, expected[name].shape[1]) for name in names]
+    assert shapes_without_rows(tmp_path, {"x": np.empty((0, 3), np.int64)}) == str(shapes)
+
+
+@pytest.mark.parametrize(
+    "lists", [(), ("tags__values", "tags__nnzs")], ids=["alone", "beside a list"]
+)
+def test_a_view_of_pytorch_answers_no_rows(lists, tmp_path):
+    """`x.view(len(x), -1)`; the elements of a list are not the rows."""
+    constants = [
+        numpy_helper.from_array(np.array(value), name)
+        for name, value in {"first": 0, "rest": [-1], "axis": [0], "one": [1.0]}.items()
+    ]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["number"]),
+        helper.make_node("Unsqueeze", ["number", "axis"], ["rows"]),
+        helper.make_node("Concat", ["rows", "rest"], ["viewed"], axis=0),
+        helper.make_node("Reshape", ["x", "viewed"], ["flat"]),
+        helper.make_node("Neg", ["flat"], ["y"]),
+    ]
+    if lists:
+        nodes += [
+            helper.make_node("ReduceSum", [lists[0]], ["sum"], keepdims=0),
+            helper.make_node("Add", ["tags__nnzs", "sum"], ["counted"]),
+        ]
+    inputs = {"x": ["N", 3], **{name: [f"of {name}", 1] for name in lists}}
+    outputs = {"y": ["N", 3], **({"counted": ["N", 1]} if lists else {})}
+    model = model_of(nodes, inputs, outputs, constants)
+    network_to_onnx(as_network(model, {})).write(tmp_path)
+    session = opened(tmp_path / "model.onnx")
+    feed = {name: np.ones((2, size[1]), np.float32) for name, size in inputs.items()}
+    answers = session.run(["y"], feed)
+    np.testing.assert_array_equal(answers[0], -feed["x"])
+    empty = {name: array[:0] for name, array in feed.items()}
+    assert shapes_without_rows(tmp_path, empty) == str([(0, size[1]) for size in outputs.values()])

@@ -14,7 +14,7 @@ def test_a_long_string_beside_a_null_does_not_widen_the_others(without_server):
     tensor = np.array(texts, object).reshape(-1, 1)
     tracemalloc.start()
     try:
-        strings = backend.string_tensor(tensor, nullable=True)
+        strings = backend.string_tensor("word", tensor, nullable=True)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
