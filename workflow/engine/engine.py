@@ -143,20 +143,23 @@ def gpu_runner(program: Program) -> Callable[[pl.LazyFrame], pl.DataFrame]:
     return run_on_gpu
 
 
-def filter_rows(frame: pl.LazyFrame, condition: Program, engine: str) -> pl.LazyFrame:
+def filter_rows(
+    frame: pl.LazyFrame, condition: Program, engine: str, columns: Sequence[str] = ()
+) -> pl.LazyFrame:
     """The rows for which a condition holds, lazily.
 
     Args:
         frame: the condition's inputs, and further columns.
         condition: a program of one output, a bool.
         engine: "auto", "cpu" or "gpu".
+        columns: as in `with_outputs`.
     """
-    beside, (name,) = with_outputs(frame, condition, engine)
+    beside, (name,) = with_outputs(frame, condition, engine, columns)
     return beside.filter(pl.col(name)).drop(name)
 
 
 def with_outputs(
-    frame: pl.LazyFrame, program: Program, engine: str
+    frame: pl.LazyFrame, program: Program, engine: str, columns: Sequence[str] = ()
 ) -> tuple[pl.LazyFrame, list[str]]:
     """A frame with a program's outputs beside its columns, lazily.
 
@@ -166,11 +169,13 @@ def with_outputs(
         frame: the program's inputs, and further columns.
         program: the program to run on each row.
         engine: "auto", "cpu" or "gpu".
+        columns: the frame's columns, which Polars finds slowly behind many steps; none if they are
+            unknown.
 
     Returns:
         The frame, and the names of the outputs in it, which do not clash with its columns.
     """
-    columns = frame.collect_schema().names()
+    columns = columns or frame.collect_schema().names()
     names = [free_name(f"made{n}", columns) for n in range(len(program.outputs))]
     outputs = zip(names, program.outputs, strict=True)
     program = replace(

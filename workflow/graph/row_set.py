@@ -39,6 +39,22 @@ class Origin:
     rows: RowSet
     columns: Features
 
+    def program(self) -> Program:
+        """The steps to the columns that the operator reads."""
+        return self.rows.program(self.columns.values())
+
+    def rows_made(self, before: pl.LazyFrame, engine: str) -> pl.LazyFrame:
+        """The rows that the operator makes, from a frame of `program`'s outputs."""
+        columns = schema_of(self.columns)
+        if isinstance(self.operator, RowFilter):
+            return filter_rows(before, self.operator.condition(columns), engine, columns.names)
+        # Null, as on arrival in any rows: NaN is no value, and no key beside null.
+        before = before.with_columns(_missing(pl.col(c.name), c) for c in columns.columns)
+        if not self.operator.groups_on_host(columns):
+            return self.operator.transform_frame(before, columns)
+        frame = self.operator.transform_frame(brought_to_host(before, engine), columns)
+        return frame.collect().lazy() if is_gpu(engine) else frame
+
 
 @dataclass(frozen=True)
 class Extension:
@@ -128,13 +144,24 @@ class RowSet:
             engine: the engine for collecting the outputs: "auto", "cpu" or "gpu".
             hold: as in `run_program`.
         """
-        sources, extensions = self._needed(program)
-        if self.origin is None:
-            names = self.columns.keep(sources).names
-            frame = data.select(names) if names else data
-        else:
-            frame = self._rows_made(self.origin, data, engine)
-        for extension in extensions:
+        # A loop, since hundreds of operators may have made rows of rows.
+        later: list[tuple[Origin, RowSet, Program]] = []
+        rows = self
+        while (origin := rows.origin) is not None:
+            later.append((origin, rows, program))
+            rows, program = origin.rows, origin.program()
+        names = rows.columns.keep(rows.needed(program)[0]).names
+        frame = data.select(names) if names else data
+        for origin, after, next_program in reversed(later):
+            frame = origin.rows_made(rows.outputs(frame, program, engine), engine)
+            rows, program = after, next_program
+        return rows.outputs(frame, program, engine, hold=hold)
+
+    def outputs(
+        self, frame: pl.LazyFrame, program: Program, engine: str, *, hold: bool = False
+    ) -> pl.LazyFrame:
+        """A program's outputs for a frame of these rows."""
+        for extension in self.needed(program)[1]:
             inner = self.program(extension.columns.values())
             frame, names = with_outputs(frame, inner, engine)
             schema = schema_of(extension.columns).columns
@@ -145,25 +172,12 @@ class RowSet:
             frame = extension.extend(frame, values).drop(names)
         return run_program(frame, program, engine, hold=hold)
 
-    def _rows_made(self, origin: Origin, data: pl.LazyFrame, engine: str) -> pl.LazyFrame:
-        program = origin.rows.program(origin.columns.values())
-        before, columns = origin.rows.select(data, program, engine), schema_of(origin.columns)
-        if isinstance(origin.operator, RowFilter):
-            return filter_rows(before, origin.operator.condition(columns), engine)
-        # Null, as on arrival in any rows: NaN is no value, and no key beside null.
-        before = before.with_columns(_missing(pl.col(c.name), c) for c in columns.columns)
-        if not origin.operator.groups_on_host(columns):
-            return origin.operator.transform_frame(before, columns)
-        frame = origin.operator.transform_frame(brought_to_host(before, engine), columns)
-        return frame.collect().lazy() if is_gpu(engine) else frame
-
     def reads(self, program: Program) -> Schema:
         """The columns of the data that a program over these rows needs."""
-        if self.origin is not None:
-            before = self.origin.rows
-            return before.reads(before.program(self.origin.columns.values()))
-        sources, _ = self._needed(program)
-        return self.columns.keep(sources)
+        rows = self
+        while (origin := rows.origin) is not None:
+            rows, program = origin.rows, origin.program()
+        return rows.columns.keep(rows.needed(program)[0])
 
     def column_of_data(self, feature: Feature) -> str | None:
         """The column of the data that a column of these rows is, if nothing has computed it."""
@@ -176,7 +190,7 @@ class RowSet:
             return self.origin.rows.column_of_data(self.origin.columns[name])
         return None
 
-    def _needed(self, program: Program) -> tuple[set[str], list[Extension]]:
+    def needed(self, program: Program) -> tuple[set[str], list[Extension]]:
         """The sources that a program reads, directly or through extensions, and these extensions."""
         sources, extensions = set(program.inputs), []
         for extension in reversed(self._extensions):
@@ -187,7 +201,7 @@ class RowSet:
 
     def is_row_by_row(self, program: Program) -> bool:
         """Whether a program can be computed from one row of the data."""
-        return self.origin is None and not self._needed(program)[1]
+        return self.origin is None and not self.needed(program)[1]
 
     def expect_row_by_row(self, program: Program) -> None:
         """Check that a program can be computed from one row of the data.
@@ -197,7 +211,7 @@ class RowSet:
         """
         if self.origin is not None:
             raise not_row_by_row(self.origin.operator, self.origin.columns)
-        for extension in self._needed(program)[1]:
+        for extension in self.needed(program)[1]:
             raise not_row_by_row(extension.operator, extension.columns)
 
 

@@ -70,3 +70,13 @@ def test_what_comes_after_learns_from_the_rows_that_stay():
 def test_settings_are_checked(make, message):
     with pytest.raises(WorkflowError, match=message):
         Workflow(list(ROWS) >> make()).fit(ROWS)
+
+
+def test_hundreds_of_filters_on_each_other():
+    """They nested calls of Python, and each made Polars find its columns through all before."""
+    node = ["x"]
+    for lowest in range(500):
+        node = node >> ops.Filter(lambda rows, lowest=lowest: rows["x"] >= lowest)
+    rows = {"x": [600, 499, 498, 7, -1]}
+    workflow = Workflow(node >> ops.Rename(postfix="_kept")).fit(rows)
+    assert workflow.transform(rows).collect()["x_kept"].to_list() == [600, 499]

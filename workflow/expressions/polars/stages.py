@@ -33,6 +33,8 @@ Stages = Sequence[Sequence[pl.Expr]]
 ROWS = -1
 # The only input of a program over the elements of a list column.
 ELEMENT = "element"
+# Polars ends the process for expressions some hundred deep; a step takes up to five levels.
+DEEPEST_EXPRESSION = 50
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
 
 
 def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compile]) -> set[int]:
-    """The steps that become columns: those used more than once, and lists with computed elements."""
+    """The steps that become columns: those of several uses, deep ones, and lists with elements."""
     named = Counter(step for _, step in program.outputs)
     places: dict[Hashable, list[int]] = {}
     for number, step in enumerate(program.steps):
@@ -218,7 +220,20 @@ def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compil
     elements = {n for n in named if is_element(n, roots)}
     lists = {root for n in elements if (root := roots[n]) is not None}
     shared_steps = {n for n, count in named.items() if count > 1 and roots[n] is not None}
-    return elements | lists | shared_steps
+    columns = elements | lists | shared_steps
+    return columns | _too_deep(program, roots, columns)
+
+
+def _too_deep(program: Program, roots: Sequence[Root], columns: Collection[int]) -> set[int]:
+    """Further steps over rows that become columns, so that no expression is too deep."""
+    found: set[int] = set()
+    depths: list[int] = []
+    for number, step in enumerate(program.steps):
+        depth = 1 + max((depths[operand] for operand in step.operands), default=0)
+        if depth > DEEPEST_EXPRESSION and not is_element(number, roots):
+            found.add(number)
+        depths.append(0 if number in columns or number in found else depth)
+    return found
 
 
 def _kind(program: Program, step: Step) -> Hashable:

@@ -22,7 +22,7 @@ import numpy as np
 from ...schema.column import Array, Column, Strings
 from ...schema.dtypes import DTYPES
 
-# Enough for 20,000 columns. Parsed JSON takes 20 times its bytes, and a file may be hostile.
+# Enough for 12,000 columns. Parsed JSON takes 20 times its bytes, and a file may be hostile.
 MAX_JSON_BYTES = 4_000_000
 # The format's name of each dtype: a letter and the bits, such as I32.
 _NAMES = {
@@ -165,7 +165,11 @@ def expect_json_size(path: Any, size: int) -> None:
         FormatError: it is larger.
     """
     if size > MAX_JSON_BYTES:
-        raise FormatError(f"{path}: {size} bytes of JSON, and {MAX_JSON_BYTES} are allowed.")
+        raise FormatError(
+            f"Expected at most {MAX_JSON_BYTES} bytes of JSON, for columns, operators and their settings. "
+            f"Received: {size}, in {path}. Divide the columns among several workflows, or shorten a long "
+            "list in a setting, such as the boundaries of Bucketize or the values of isin."
+        )
 
 
 def write_json(path: str | os.PathLike[str], document: Any) -> None:

@@ -103,6 +103,19 @@ def test_a_deep_chain_is_computed_and_right(step):
 
 
 @pytest.mark.parametrize("lists", [False, True], ids=["scalars", "lists"])
+def test_two_thousand_steps_on_each_other_run(lists):
+    """Polars' expressions of some hundred levels end the process."""
+    value = source("x", Type("float64", is_list=lists))
+    for _ in range(1_000):
+        value = value.clip(0, 9).fill_null(5.0)
+    column = ColumnSchema("x", "float64", is_list=lists)
+    program = build([(column.with_(name="y"), value)], Schema([column]))
+    rows = pl.DataFrame({"x": [[-1.0, None], [70.0]] if lists else [-1.0, None, 70.0]})
+    made = [apply(rows.lazy(), program).collect(engine=e) for e in ("in-memory", "streaming")]
+    assert [m["y"].to_list() for m in made] == [[[0, 5], [9]] if lists else [0, 5, 9]] * 2
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["scalars", "lists"])
 def test_a_lambda_that_uses_its_column_often_runs(lists):
     values = [0.2, 0.7, 3.0, None]
     data = {"c": [values, [], [9.5]] if lists else values}

@@ -85,7 +85,7 @@ def test_columns_come_back(tmp_path):
 
 
 def test_json_that_could_not_be_read_is_not_written(tmp_path):
-    with pytest.raises(FormatError, match="4000000 are allowed"):
+    with pytest.raises(FormatError, match="at most 4000000 bytes"):
         write_json(tmp_path / "a.json", ["x" * 4_000_000])
     assert not (tmp_path / "a.json").exists()
     write_json(tmp_path / "a.json", {"x": [1, "é", None]})

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from workflow.expressions.tables import cuckoo
 from workflow.expressions.tables.cuckoo import as_int64, cuckoo_table
 
 RANDOM = np.random.default_rng(0)
@@ -37,6 +38,20 @@ def test_key_alone_is_found_as_among_others(pattern):
     assert [table.find_one(key) for key in keys.tolist()] == list(range(len(keys)))
     others = np.setdiff1d(np.concatenate([keys + 1, keys - 1, keys ^ 2**62, [0, -1, 5]]), keys)
     assert {table.find_one(other) for other in others.tolist()} == {-1}
+
+
+def test_a_hash_that_repeats_itself_is_given_up_soon(monkeypatch):
+    """Each key moved a hundred times, for multiples of 10,000, before the next hash was tried."""
+    moved, move_in = [], cuckoo.move_in
+
+    def counted(left, *rest):
+        moved.append(len(left))
+        return move_in(left, *rest)
+
+    monkeypatch.setattr(cuckoo, "move_in", counted)
+    keys = np.arange(400_000) * 10_000
+    np.testing.assert_array_equal(cuckoo_table(keys).find(keys), np.arange(len(keys)))
+    assert sum(moved) < 4 * len(keys)
 
 
 def test_uint64_keeps_its_bits():
