@@ -18,7 +18,7 @@ from exporter.write.onnx.model import OnnxModel, rename, subgraphs
 from workflow.wire.request_rules import is_list_values
 
 # RNN has no such defect. DynamicQuantizeLSTM is of onnxruntime's quantization.
-_ENDING = ("LSTM", "GRU", "DynamicQuantizeLSTM", "FeatureVectorizer")
+ENDING = ("LSTM", "GRU", "DynamicQuantizeLSTM", "FeatureVectorizer")
 # By which exporters join the sizes of a shape, some of them computed.
 _JOINING = ("Concat", "Cast", "Identity", "Unsqueeze", "Squeeze")
 # Dtypes that `Pad` of onnxruntime takes.
@@ -75,7 +75,7 @@ def _change(graph: onnx.GraphProto, ranks: Mapping[str, int]) -> None:
     for node in graph.node:
         for inner in subgraphs(node):
             _change(inner, ranks)
-        if node.op_type in _ENDING:
+        if node.op_type in ENDING:
             nodes += _padded(node)
         elif node.op_type == _CHOOSING and node.input[0] in ranks:
             nodes += _gathered(node, ranks[node.input[0]])

@@ -68,7 +68,7 @@ def export_one(network, path, runtime):
 
 
 def test_a_network_that_a_request_without_rows_ends_is_not_published(tmp_path, monkeypatch):
-    monkeypatch.setattr(without_rows, "_ENDING", ())
+    monkeypatch.setattr(without_rows, "ENDING", ())
     x = keras.Input((3,), name="x")
     states = keras.layers.LSTM(2)(keras.layers.Reshape((3, 1))(x))
     with pytest.raises(ExportError, match=r"A request without rows had ended the model\.\nNothing"):
