@@ -46,13 +46,15 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
 def install_rows(model: keras.Model) -> None:
     """Let Keras' own steps leave out columns that the model does not take, and count losses by rows.
 
-    See `counting_rows`. A step of the user's stays as it is.
+    See `counting_rows`. A step of the user's stays as it is, and a `call` or `compute_loss` of theirs may
+    read all columns.
     """
+    leaves_out = all(origin(getattr(model, name)) == "keras" for name in ("call", "compute_loss"))
 
     def by_rows(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def counted(data: Any) -> Any:
             x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-            x = taken(model, x)
+            x = taken(model, x) if leaves_out else x
             with counting_rows(model, rows_of(x, y)):
                 return step((x, y, weight))
 
