@@ -92,6 +92,8 @@ def test_models_and_optimizers_have_the_attributes_that_training_reads():
     compiled = {"loss": "mse", "loss_weights": [0.5], "metrics": ["mae"], "weighted_metrics": None}
     assert model._compile_config.config.items() >= compiled.items(), told
     assert model._compile_metrics is not None, told
+    assert model._loss_tracker.name == "loss", told
+    assert model._compile_loss.metrics == [], told
     masked = keras.layers.Masking()(tf.zeros((1, 2, 3)))
     assert masked._keras_mask.shape == (1, 2), told
     for kind, names in {

@@ -37,6 +37,12 @@ def forget_metrics(model: keras.Model) -> None:
     model._compile_metrics = None  # noqa: SLF001
 
 
+def loss_means(model: keras.Model) -> list[keras.metrics.Mean]:
+    """The means that Keras shows of the loss, and of the loss of each of several outputs."""
+    # Without a `loss` there are those of layers alone.
+    return [model._loss_tracker, *getattr(model._compile_loss, "metrics", ())]  # noqa: SLF001
+
+
 def layers_of(layer: keras.Layer) -> list[keras.Layer]:
     """A layer, or a model, and all layers inside it."""
     return list(layer._flatten_layers())  # noqa: SLF001

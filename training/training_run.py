@@ -22,6 +22,7 @@ from training.parallel.agreement import agree
 from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
+from training.run.class_metrics import check_class_metrics
 from training.run.class_weight import weighted
 from training.run.data_check import check_data, check_end, no_rows
 from training.run.debug_ids import checked_ids, uncast
@@ -50,6 +51,7 @@ def train(
     optimizer: Any = "adam",
     loss: Any = "binary_crossentropy",
     metrics: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
+    weighted_metrics: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     loss_weights: Mapping[str, Any] | Sequence[Any] | None = None,
     class_weight: Mapping[int, float] | Mapping[str, Mapping[int, float]] | None = None,
     split: bool | None = None,
@@ -75,7 +77,9 @@ def train(
             shares the weights: `keras.Model(model.input, {"click": model.output["click"]})`.
         train_data: a `KerasSequenceLoader`, a `tf.data.Dataset` or a distributed one, a
             `keras.utils.PyDataset`, or a tuple `(x, y)` of arrays, which Keras then shuffles.
-        validation_data: the same kinds, or None.
+        validation_data: the same kinds, or None. With `use_ema` of the optimizer it measures the weights as
+            they are, where the model has their average in the end; to measure that, pass
+            `callbacks=[keras.callbacks.SwapEMAWeights()]`.
         epochs: how many passes over the data.
         optimizer: a Keras optimizer or a name, as in `compile_model`. Its learning rate may be one
             of `keras.optimizers.schedules`.
@@ -83,14 +87,16 @@ def train(
             several outputs, one loss for all, or a mapping output -> loss; an output without a loss is
             not trained. Several losses of one output are added up, as in
             `{"click": ["binary_crossentropy", "mse"], "qty": "mae"}`; the report's `click_loss` is the
-            last of them, as in Keras. In the loss of one output, such as `click_loss`, Keras counts a
-            short last batch as a full one; in `loss` it does not.
+            last of them, as in Keras.
         metrics: Keras metrics or their names, such as "auc" and "accuracy". With several outputs, the
             metrics of each output, a mapping output -> metrics, or lists of metrics in the outputs'
             order. None for the area under the ROC curve of each output that the loss shows to be
             probabilities or logits. That is Keras' estimate from 200 thresholds; where predictions lie
             close together, pass `keras.metrics.AUC(num_thresholds=10_000)`. A metric with a number for
             each class, such as `keras.metrics.F1Score()`, is reported as `f1_score[0]`, `f1_score[1]`, ...
+        weighted_metrics: metrics in the same form that count each row by its weight, from data of
+            `(x, y, weights)` or `class_weight`; `metrics` count all rows alike. One of the same name as
+            in `metrics` is reported as `weighted_auc`.
         loss_weights: with several outputs, a mapping output -> weight of its loss in the sum; 1 by
             default. An output with several losses has one weight for all of them, or a list.
         class_weight: a mapping label -> weight of its rows in the loss, in training only, such as
@@ -167,7 +173,8 @@ def train(
     expect_one_loss(model, loss)
     metrics = check_softmax(model, loss, metrics)
     names = output_names(model, loss)
-    settings = compile_settings(optimizer, loss, metrics, loss_weights, names)
+    settings = compile_settings(optimizer, loss, metrics, loss_weights, names, weighted_metrics)
+    check_class_metrics(settings, output_widths(model))
     losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
     check_data(model, train_data, "train_data", losses)
     if not callbacks:  # one of them may end the run
@@ -185,9 +192,14 @@ def train(
         split = required or (len(names) <= 1 and is_splittable(model))
     steps = steps_per_execution or default_steps(callbacks, on_gpu=split and has_gpu())
     _expect_position_saved(train_data, callbacks)
-    deciding = [*_early_stopping(patience, validation_data), *callbacks]
-    weights = setting({"class_weight": class_weight, "loss_weights": settings["loss_weights"]})
-    options = {"callbacks": deciding, "settings": weights, "validation": validation_data}
+    deciding = _deciding(_early_stopping(patience, validation_data), callbacks)
+    options = {
+        "callbacks": deciding,
+        "settings": setting(
+            {"class_weight": class_weight, "loss_weights": settings["loss_weights"]}
+        ),
+        "validation": validation_data,
+    }
     saver = _saver(checkpoint, train_data, options, writes=workers.rank == 0)
     labels = LabelValues(losses, output_widths(model))
     watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
@@ -245,6 +257,21 @@ def _early_stopping(
             f"Received: patience={patience}, validation_data={validation_data!r}."
         )
     return [keras.callbacks.EarlyStopping("val_loss", patience=patience, restore_best_weights=True)]
+
+
+def _deciding(
+    early: Sequence[keras.callbacks.Callback], callbacks: Sequence[keras.callbacks.Callback]
+) -> list[keras.callbacks.Callback]:
+    """The callbacks that may end the run, which restore the weights that were validated."""
+    deciding = [*early, *callbacks]
+    swaps = any(isinstance(one, keras.callbacks.SwapEMAWeights) for one in deciding)
+    stopping = [one for one in deciding if isinstance(one, keras.callbacks.EarlyStopping)]
+    if swaps and any(one.restore_best_weights for one in stopping):
+        raise TrainingError(
+            "Expected no SwapEMAWeights beside patience or EarlyStopping(restore_best_weights=True), which restores "
+            "the weights of an epoch, where their average was validated. Received: both. Leave one of them out."
+        )
+    return deciding
 
 
 def _end_early_stopping(model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:

@@ -582,7 +582,7 @@ def test_weights_that_are_swapped_after_an_epoch_are_refused(noise, tmp_path):
     optimizer = keras.optimizers.Adam(0.05, use_ema=True)
     swaps = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)]
     with pytest.raises(LoaderError, match="swap_on_epoch=False"):
-        patient_run(tmp_path / "run", noise, swaps, optimizer=optimizer)
+        patient_run(tmp_path / "run", noise, swaps, optimizer=optimizer, patience=None)
 
 
 def test_epochs_that_are_added_count_on(noise, tmp_path):

@@ -263,6 +263,16 @@ def test_early_stopping_needs_something_to_look_at(model, narrow, options):
         train(model, narrow(64, 64), **options)
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_weights_are_not_restored_where_their_average_is_validated(model, narrow, own):
+    stopping = keras.callbacks.EarlyStopping("val_loss", restore_best_weights=True)
+    options = {"callbacks": [stopping]} if own else {"patience": 1, "callbacks": []}
+    options["callbacks"].append(keras.callbacks.SwapEMAWeights())
+    averaging = keras.optimizers.SGD(0.1, use_ema=True)
+    with pytest.raises(TrainingError, match=r"no SwapEMAWeights beside patience"):
+        train(model, narrow(64, 64), narrow(64, 64), optimizer=averaging, **options)
+
+
 def test_validated_ids_are_named_and_the_model_is_as_before(make_model, batches, rows):
     model = make_model()
 

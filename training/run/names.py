@@ -26,7 +26,7 @@ _USUAL = {
 _NO_CHOICES = ("get", "serialize", "deserialize", "loss", "metric", "optimizer", "mean", "sum")
 # Positions before each word of a class name, where Keras puts an underscore.
 _SNAKE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
+BY_SHAPE = ("accuracy", "acc")
 
 
 def compile_settings(
@@ -35,6 +35,7 @@ def compile_settings(
     metrics: Any = None,
     loss_weights: Any = None,
     outputs: Sequence[str] = (),
+    weighted_metrics: Any = None,
 ) -> dict[str, Any]:
     """Check names and structure of a run's settings, and return them as `model.compile` takes them.
 
@@ -47,9 +48,10 @@ def compile_settings(
         loss_weights: the weight of each output's loss in their sum, by name or in order; for an output
             with several losses one for all of them, or a list.
         outputs: the names of the model's outputs; none if it has one, or they are unknown.
+        weighted_metrics: as metrics; none for None.
 
     Returns:
-        loss, metrics and loss_weights; of several outputs by name.
+        loss, metrics, loss_weights and weighted_metrics; of several outputs by name.
 
     Raises:
         TrainingError: a name that Keras does not know, with similar names; no optimizer or no loss;
@@ -57,8 +59,8 @@ def compile_settings(
             that are not a sequence; or weights that are not numbers from 0.
 
     Example:
-        >>> compile_settings("adam", "binary_crossentropy", ["auc", "accuracy"])
-        {'loss': 'binary_crossentropy', 'metrics': ['auc', 'accuracy'], 'loss_weights': None}
+        >>> compile_settings("adam", "mse", ["mae"])
+        {'loss': 'mse', 'loss_weights': None, 'metrics': ['mae'], 'weighted_metrics': None}
     """
     if optimizer is None or loss is None:
         raise TrainingError(
@@ -69,9 +71,15 @@ def compile_settings(
     losses = _of_outputs("loss", loss, names)
     for of_output in losses.values():
         _check_losses(of_output)
+    usual = {name: _usual_metrics(of_output) for name, of_output in losses.items()}
+    given = {
+        "metrics": _of_outputs("metrics", metrics, names) if metrics is not None else usual,
+        "weighted_metrics": _of_outputs("weighted_metrics", weighted_metrics, names),
+    }
+    metric_ids: set[int] = set()
     counted = {
-        name: _usual_metrics(losses[name]) if metrics is None else _checked_metrics(settings)
-        for name, settings in _of_outputs("metrics", metrics, names).items()
+        what: {n: _checked_metrics(what, each, metric_ids) for n, each in of_outputs.items()}
+        for what, of_outputs in given.items()
     }
     weights = None
     if loss_weights is not None:
@@ -82,23 +90,15 @@ def compile_settings(
                 "Expected loss_weights as numbers from 0, one for each output or for each of its losses. "
                 f"Received: {loss_weights!r}."
             )
-    if len(names) > 1:
-        metric_ids: set[int] = set()
-        own_metrics = {
-            n: [_own(metric, metric_ids) for metric in output_metrics]
-            for n, output_metrics in counted.items()
-        }
-        return {
-            "loss": losses,
-            "metrics": own_metrics if any(own_metrics.values()) else None,
-            "loss_weights": weights,
-        }
-    (output_loss,), (output_metrics,) = losses.values(), counted.values()
     # Keras expects a step to compute an empty list of metrics, too.
+    settings = {what: each if any(each.values()) else None for what, each in counted.items()}
+    if len(names) > 1:
+        return {"loss": losses, "loss_weights": weights, **settings}
+    (name,) = names
     return {
-        "loss": output_loss,
-        "metrics": output_metrics or None,
+        "loss": losses[name],
         "loss_weights": weights and [*weights.values()],
+        **{what: each and each[name] for what, each in settings.items()},
     }
 
 
@@ -139,7 +139,8 @@ def _of_outputs(what: str, setting: Any, names: Sequence[str]) -> dict[str, Any]
         return {name: setting.get(name) for name in names}
     # A list of metrics is for each output, unless it holds lists.
     if isinstance(setting, (list, tuple)) and (
-        what != "metrics" or (len(names) > 1 and any(isinstance(m, (list, tuple)) for m in setting))
+        not what.endswith("metrics")
+        or (len(names) > 1 and any(isinstance(m, (list, tuple)) for m in setting))
     ):
         if len(setting) != len(names):
             raise TrainingError(
@@ -161,18 +162,23 @@ def _usual_metrics(loss: Any) -> list[Any]:
     return [keras.metrics.AUC(name="auc", from_logits=from_logits)]
 
 
-def _checked_metrics(metrics: Any) -> list[Any]:
-    """The metrics of an output, each of which has been checked; none for None."""
+def _checked_metrics(what: str, metrics: Any, metric_ids: set[int]) -> list[Any]:
+    """The metrics of an output, each of which has been checked and is its own; none for None."""
     if metrics is not None and not isinstance(metrics, (list, tuple)):
-        raise TrainingError(f'Expected metrics as a list, such as ["auc"]. Received: {metrics!r}.')
+        raise TrainingError(f'Expected {what} as a list, such as ["auc"]. Received: {metrics!r}.')
     for metric in metrics or ():
-        if metric not in _BY_SHAPE:
+        if getattr(metric, "name", None) == "loss":
+            raise TrainingError(
+                f"Expected {what} of other names than that of the loss, which they would replace in the report. "
+                f'Received: {metric!r}. Give it another: name="...".'
+            )
+        if metric not in BY_SHAPE:
             _check("metric", metric, keras.metrics.get, keras.metrics)
-    return list(metrics or ())
+    return [_own(metric, metric_ids) for metric in metrics or ()]
 
 
 def _own(metric: Any, metric_ids: set[int]) -> Any:
-    """The metric, or a new one of the same kind, since one object cannot count for two outputs."""
+    """The metric, or a new one of the same kind, since one object cannot count twice."""
     if not isinstance(metric, keras.metrics.Metric) or id(metric) not in metric_ids:
         metric_ids.add(id(metric))
         return metric
@@ -221,7 +227,7 @@ def _names(what: str, find: Callable[[str], Any], module: ModuleType) -> list[st
     choices = [
         name for name in dict.fromkeys(names) if name not in _NO_CHOICES and _finds(find, name)
     ]
-    return list(dict.fromkeys([*choices, *(_BY_SHAPE if what == "metric" else ())]))
+    return list(dict.fromkeys([*choices, *(BY_SHAPE if what == "metric" else ())]))
 
 
 def _finds(find: Callable[[str], Any], name: str) -> bool:

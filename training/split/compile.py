@@ -53,9 +53,11 @@ def compile_model(
 
     XLA compiles the dense part, which can compute in 16 bits; tables are written outside of it: see
     `training.split.step.SplitStep`. The rest of Keras is unchanged: `fit`, `evaluate`, callbacks,
-    metrics and saving. The model itself stays float32 when it is evaluated and served. Columns of the
-    data that the model does not take are left out, where Keras' own step would assign them to its
-    inputs by position.
+    metrics and saving. The model itself stays float32 when it is evaluated and served.
+
+    Without the split step too, columns of the data that the model does not take are left out, where
+    Keras would assign them to its inputs by position, and losses are means over rows, where Keras
+    would take the number of values of a model's first list for the number of rows.
 
     A model that is loaded from disk trains with Keras' own step until this function compiles it.
 
@@ -66,7 +68,7 @@ def compile_model(
         loss: as in `model.compile`. Several losses for one output are refused; Keras would take only the
             first.
         metrics: as in `model.compile`.
-        split: False restores Keras' own step, as a later `model.compile` does.
+        split: False for Keras' own step, which a later `model.compile` restores as well.
         precision: the dtype of the dense layers' computation in training: "float32", "bfloat16" or
             "float16", for which the loss is scaled. Variables, the last layers, the tables and
             layers such as Normalization stay float32. The other layers are rebuilt from their
@@ -126,8 +128,8 @@ def compile_model(
     model.compile(optimizer, loss, metrics=metrics, jit_compile=False, **options)
     _reset([metrics, options.get("weighted_metrics")])
     replicas.install(model)
+    loop.install_compile(model)
     if split:
-        loop.install_compile(model)
         # The lookups' vectors have that dtype where the layers take them, and so have their gradients.
         kind = tf.bfloat16 if policy == "mixed_bfloat16" else tf.float32
         exchange = Exchange(workers, model, kind) if workers.size > 1 else None
@@ -137,9 +139,9 @@ def compile_model(
         if exchange is not None and step.parts.lookup.trainable_variables:
             warn_of_repeated_rows(optimizer)
         loop.install(model, exchange)
-        loop.install_evaluation(model)
-        if exchange is not None and is_divided:
-            loop.install_lookups(model, exchange)
+    loop.install_rows(model)
+    if split and exchange is not None and is_divided:
+        loop.install_lookups(model, exchange)
 
 
 def _reset(metrics: Any) -> None:

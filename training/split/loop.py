@@ -12,7 +12,7 @@ import tensorflow as tf
 from training.parallel.failures import together, wait_for_gpu
 from training.private import origin
 from training.split.exchange import Exchange
-from training.split.step import rows_of, taken, track_loss
+from training.split.step import counting_rows, rows_of, taken
 
 _KINDS = ("train", "test", "predict")
 _REPLACED = [name for kind in _KINDS for name in (f"make_{kind}_function", f"{kind}_step")]
@@ -43,28 +43,27 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
     model.make_train_function = make_train_function
 
 
-def install_evaluation(model: keras.Model) -> None:
-    """Let evaluation and prediction leave out columns that the model does not take, as training does.
+def install_rows(model: keras.Model) -> None:
+    """Let Keras' own steps leave out columns that the model does not take, and count losses by rows.
 
-    Keras weighs the loss of a batch by the length of its first tensor, which of lists is the number
-    of values: a batch with fewer of them would count less, and one of empty lists not at all.
+    See `counting_rows`. A step of the user's stays as it is, and a `call` or `compute_loss` of theirs may
+    read all columns.
     """
+    leaves_out = all(origin(getattr(model, name)) == "keras" for name in ("call", "compute_loss"))
 
-    def test_step(data: Any) -> Any:
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        x = taken(model, x)
-        y_pred = model(x, training=False)
-        loss = model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=False)
-        track_loss(model, loss, rows_of(x, y))
-        return model.compute_metrics(x, y, y_pred, sample_weight=weight)
+    def by_rows(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def counted(data: Any) -> Any:
+            x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+            x = taken(model, x) if leaves_out else x
+            with counting_rows(model, rows_of(x, y)):
+                return step((x, y, weight))
 
-    def predict_step(data: Any) -> Any:
-        x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-        return model(taken(model, x), training=False)
+        return counted
 
-    for step in (test_step, predict_step):
-        if origin(getattr(model, step.__name__)) == "keras":
-            setattr(model, step.__name__, step)
+    for name in (f"{kind}_step" for kind in _KINDS):
+        step = getattr(model, name)
+        if origin(step) == "keras":
+            setattr(model, name, by_rows(step))
 
 
 def install_lookups(model: keras.Model, exchange: Exchange) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from training.errors import TrainingError
 from training.gpu import has_gpu
-from training.private import layers_of, mask_of, set_mask
+from training.private import layers_of, loss_means, mask_of, set_mask
 from training.sharding.layout import layout_of
 from training.split import replicas
 from training.split.both_parts import expect_lookups_alone, sum_of_both
@@ -257,12 +258,13 @@ class SplitStep:
             tape.watch([*trainable, *(tensor for tensor in sources if tensor.dtype.is_floating)])
             with keras.StatelessScope(self._values(trainable), collect_losses=True) as scope:
                 border = self._look_up(inputs) if joined else _masked(map(_joined, inputs), masks)
-                outputs, loss = self._forward(border, y, weight, scope)
+                with counting_rows(self.model, rows_of(inputs, y)):
+                    outputs, loss = self._forward(border, y, weight, scope)
+                    loss_means(self.model)[0].update_state(loss)
                 expect_not_assigned(self._target.trainable_variables, trainable, scope)
                 parts = (self.parts.tower, self._target)
                 expect_known([v for p in parts for v in (*p.variables, *self._state(p))], scope)
                 scaled = self.model.optimizer.scale_loss(loss)
-                track_loss(self.model, loss, rows_of(inputs, y))
         lookup_gradients, gradients = tape.gradient(scaled, (sources, trainable))
         pairs = zip(self._state(self.parts.tower), self._state(self._target), strict=True)
         updates = {
@@ -409,10 +411,33 @@ def _ones_like(tensor: tf.Tensor | None) -> tf.Tensor | None:
     return tensor if tensor is None or tensor.dtype == tf.string else tf.ones_like(tensor)
 
 
-def track_loss(model: keras.Model, loss: tf.Tensor, rows: tf.Tensor) -> None:
-    """Count the loss of a batch for its number of rows."""
-    tracker = next(metric for metric in model.metrics if metric.name == "loss")
-    tracker.update_state(loss, sample_weight=rows)
+@contextmanager
+def counting_rows(model: keras.Model, rows: tf.Tensor) -> Iterator[None]:
+    """Let the mean losses of a batch count for its rows.
+
+    Keras takes the length of the batch's first tensor instead, which of lists is the number of values: a
+    batch with fewer of them would count less, and one of empty lists not at all. In the loss of one of
+    several outputs each batch would count alike.
+    """
+    means = loss_means(model)
+    for mean in means:
+        mean.update_state = partial(_update_for, mean, rows)
+    try:
+        yield
+    finally:
+        for (
+            mean
+        ) in means:  # another replica, whose step is made at the same time, may have removed it
+            vars(mean).pop("update_state", None)
+
+
+def _update_for(
+    mean: keras.metrics.Mean,
+    rows: tf.Tensor,
+    loss: tf.Tensor,
+    sample_weight: Any = None,  # noqa: ARG001 - what Keras takes for the rows
+) -> None:
+    type(mean).update_state(mean, loss, sample_weight=rows)
 
 
 def rows_of(given: Any, y: Any) -> tf.Tensor:

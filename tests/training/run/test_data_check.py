@@ -158,6 +158,13 @@ def test_other_kinds_of_data_are_looked_at_too():
     [
         ({"optimizer": "adm"}, r"optimizer.*'adm'.*'adam'"),
         ({"loss": "binary_cross_entropy"}, r"loss.*Did you mean 'binary_crossentropy"),
+        ({"metrics": ["crossentropy"]}, r"metric.*Did you mean 'binary_crossentropy"),
+        (
+            {"metrics": [keras.metrics.AUC(name="loss")]},
+            r"other names than that of the loss.*name=",
+        ),
+        ({"weighted_metrics": ["acurracy"]}, r"metric.*'acurracy'.*Did you mean 'accuracy"),
+        ({"weighted_metrics": "auc"}, r"weighted_metrics as a list.*Received: 'auc'"),
         ({"metrics": ["auc", "acurracy"]}, r"metric.*'acurracy'.*Did you mean 'accuracy"),
     ],
 )

@@ -8,7 +8,7 @@ import tensorflow as tf
 from sklearn.metrics import confusion_matrix, f1_score
 
 from loader import KerasSequenceLoader
-from training import train
+from training import TrainingError, train
 
 RNG = np.random.default_rng(0)
 CLASS = RNG.integers(0, 3, 300)
@@ -69,3 +69,32 @@ def curves(folder):
         for record in tf.data.TFRecordDataset(str(file))
         for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value
     }
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "f1_score",
+        keras.metrics.FBetaScore,
+        "categorical_accuracy",
+        keras.metrics.SparseCategoricalAccuracy(),
+        keras.metrics.top_k_categorical_accuracy,
+    ],
+)
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_metric_of_the_largest_class_is_refused_for_one_number(metric, outputs):
+    """Keras' F1 score would be that of a model which predicts 1 for each row, whatever it learns."""
+    x = keras.Input((1,), name="x")
+    names = ["is_0", "is_1"][:outputs]
+    made = {name: keras.layers.Dense(1, "sigmoid")(x) for name in names}
+    model = keras.Model({"x": x}, made if outputs > 1 else made["is_0"])
+    labels = {name: FRAME[[name]].to_numpy() for name in names}
+    data = ({"x": FRAME[["x"]].to_numpy()}, labels if outputs > 1 else labels["is_0"])
+    with pytest.raises(TrainingError, match=r"single number for each row.*F1Score\(threshold"):
+        train(model, data, metrics=[metric], optimizer="sgd")
+    metrics = [keras.metrics.F1Score(threshold=0.5), "accuracy"]
+    report = train(model, data, metrics=metrics, optimizer=keras.optimizers.SGD(0.0))
+    score = model(data[0])["is_0"] if outputs > 1 else model(data[0])
+    wanted = f1_score(labels["is_0"][:, 0], score.numpy()[:, 0] > 0.5)
+    name = "is_0_f1_score" if outputs > 1 else "f1_score"
+    assert report.history[name] == pytest.approx([wanted])

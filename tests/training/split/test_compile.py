@@ -67,12 +67,13 @@ def test_a_fixed_scale_of_the_loss_that_keras_cannot_take_is_refused(built, spli
     compile_model(dense, keras.optimizers.SGD(loss_scale_factor=8.0), split=split)
 
 
-def test_columns_that_the_model_does_not_take_are_left_out():
+@pytest.mark.parametrize("split", [True, False])
+def test_columns_that_the_model_does_not_take_are_left_out(split):
     """Keras assigns columns by position: "a" would feed "b", and "b" feed "c"."""
     b, c = (keras.Input((1,), name=name) for name in "bc")
     output = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(b + 2 * c)
     model = keras.Model({"b": b, "c": c}, output)
-    compile_model(model, optimizers.SGD(0.0), "mean_squared_error")
+    compile_model(model, optimizers.SGD(0.0), "mean_squared_error", split=split)
     x = {
         name: np.full((64, 1), value, "float32")
         for name, value in {"a": 100, "b": 1, "c": 10}.items()

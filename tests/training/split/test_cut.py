@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from training import TrainingError, compile_model, layers, models, optimizers, train
 from training.split.cut import cut
+from training.split.step import SplitStep
 
 
 def test_tables_stay_outside_and_arithmetic_inside(sizes):
@@ -158,11 +159,31 @@ def test_a_step_of_the_users_own_is_taken(kind, metrics, batches):
     model = functional(kind)
     own = vars(model).get("train_step")
     report = train(model, dataset, optimizer=keras.optimizers.SGD(0.1), metrics=metrics)
-    assert vars(model).get("train_step") is own
+    assert own is None or vars(model)["train_step"] is own
+    assert not isinstance(model.train_step, SplitStep)
     assert report.samples == 192
     assert set(report.history) == set(expected)
     for name, values in expected.items():
         np.testing.assert_allclose(report.history[name], values, rtol=1e-5)
+
+
+class Scaled(keras.Model):
+    """Reads a column that is none of the network's inputs."""
+
+    def call(self, inputs, training=None):
+        return super().call({"userId": inputs["userId"]}, training=training) * inputs["scale"]
+
+
+def test_a_call_of_the_users_own_reads_all_columns(batches):
+    dataset = batches(64, 64).map(
+        lambda x, y: ({"userId": x["userId"], "scale": tf.ones_like(y) / 2}, tf.zeros_like(y))
+    )
+    model = functional(Scaled)
+    compile_model(model, keras.optimizers.SGD(0.0), "mae", split=False)
+    (loss,) = model.fit(dataset, verbose=0, shuffle=False).history["loss"]
+    features, _ = next(iter(dataset))
+    scores = keras.Model(model.inputs[0], model.outputs[0])(features["userId"]).numpy()
+    assert loss == pytest.approx(scores.mean() / 2, rel=1e-5)
 
 
 def test_a_step_that_leaves_out_the_metrics_is_told_of(batches):

@@ -95,11 +95,13 @@ def test_arrays_are_taken_as_well(rows):
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.parametrize("split", [True, False])
 @pytest.mark.parametrize("entry", ["train", "compile_model"])
-def test_the_loss_of_validation_is_a_mean_over_rows(entry):
+def test_the_loss_is_a_mean_over_rows(entry, split):
     """Whatever the lists of a batch hold: here the second batch has empty lists alone."""
     keras.utils.set_random_seed(3)
     random = np.random.default_rng(3)
+    # By name the list is the first input.
     model = models.mlp(({"userId": (50, 4)}, {"genres": (22, 4)}), hidden=(8,))
     lengths = [np.full((48, 1), 3), np.zeros((16, 1), int)]
     features = [
@@ -116,12 +118,33 @@ def test_the_loss_of_validation_is_a_mean_over_rows(entry):
         made = [tf.data.Dataset.from_tensors(part) for part in parts]
         return made[0].concatenate(made[1])
 
+    still = keras.optimizers.SGD(0.0)
     if entry == "train":
-        report = train(model, batches(), batches(), optimizer="sgd", metrics=[])
-        (found,) = report.history["val_loss"]
+        history = train(
+            model, batches(), batches(), optimizer=still, metrics=[], split=split
+        ).history
+        found = [history["loss"][0], history["val_loss"][0]]
     else:
-        compile_model(model, "sgd")
-        found = model.evaluate(batches(), verbose=0)
+        compile_model(model, still, split=split)
+        fitted = model.fit(batches(), shuffle=False, verbose=0)
+        found = [fitted.history["loss"][0], model.evaluate(batches(), verbose=0)]
     chances = np.concatenate([model(part).numpy() for part in features]).astype(float)
     own = np.where(np.concatenate(labels) == 1, chances, 1 - chances)
-    assert found == pytest.approx(-np.log(own).mean(), rel=1e-5)
+    assert found == pytest.approx([-np.log(own).mean()] * 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_the_losses_of_several_outputs_are_means_over_rows(split):
+    """The last batch has one row, which counts as any other."""
+    x = np.arange(1.0, 34.0)[:, np.newaxis] ** 2
+    a = keras.Input((1,), name="a")
+    ones = [keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(a) for _ in range(2)]
+    model = keras.Model({"a": a}, {"same": ones[0], "double": 2 * ones[1]})
+    labels = {"same": np.zeros_like(x), "double": x}
+    data = tf.data.Dataset.from_tensor_slices(({"a": x}, labels)).batch(8)
+    still = keras.optimizers.SGD(0.0)
+    history = train(model, data, data, optimizer=still, loss="mae", metrics=[], split=split).history
+    mean = x.mean()
+    wanted = {"loss": 2 * mean, "same_loss": mean, "double_loss": mean}
+    wanted |= {f"val_{name}": value for name, value in wanted.items()}
+    assert {name: value for name, (value,) in history.items()} == pytest.approx(wanted)
