@@ -238,7 +238,9 @@ def train(
             _end_early_stopping(model, deciding)
             return TrainingReport(0, 0.0, (), _evaluated(model, validation_data))
         data = weighted(train_data, class_weight, losses, output_widths(model))
-        data = uncast(model, data) if validate_ids else data
+        data, validation_data = (
+            uncast(model, each) if validate_ids else each for each in (data, validation_data)
+        )
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
         with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, epochs, first, followers)

@@ -21,8 +21,8 @@ def input_arrays(column: pl.Series, inputs: Sequence[Any]) -> list[Array]:
         inputs: the Keras tensor of the values, and of a list also that of the row lengths.
 
     Raises:
-        TrainingError: lists in place of single values or the reverse, a null, or another kind of
-            values than the input's, such as fractions as ids.
+        TrainingError: lists in place of single values or the reverse, a null, another kind of values
+            than the input's, such as fractions as ids, or integers beyond its dtype.
 
     Example:
         >>> input_arrays(pl.Series("price", [1, 2]), [keras.Input((1,), dtype="float32")])
@@ -48,4 +48,28 @@ def input_arrays(column: pl.Series, inputs: Sequence[Any]) -> list[Array]:
             f"Expected {column.name!r} as numbers of {dtype}. Received: {column.dtype}. Transform "
             "the items with the workflow of the training."
         )
+    expect_fitting(values.array, dtype, f"{column.name!r} of items")
     return [array.astype(spec.dtype) for array, spec in zip(arrays, inputs, strict=True)]
+
+
+def expect_fitting(array: Array, dtype: str, where: str) -> None:
+    """Raise TrainingError for integers that a cast to a dtype of integers would make others.
+
+    Args:
+        array: the values, of any dtype.
+        dtype: that of the model's input.
+        where: what has the values, for the error.
+    """
+    if array.dtype.kind not in "iu" or np.dtype(dtype).kind not in "iu" or not array.size:
+        return
+    limits, least, most = np.iinfo(dtype), array.min(), array.max()
+    if least < limits.min or most > limits.max:
+        raise TrainingError(f"{too_narrow(dtype, where)} Received: {least} to {most}.")
+
+
+def too_narrow(dtype: str, where: str) -> str:
+    """The beginning of the error of integers that a cast would make others, which no layer can detect."""
+    return (
+        f"Expected integers that fit into {dtype}, as the model takes them, in {where}. Number ids "
+        "from 0 (ops.Categorify, ops.HashBucket), or give id_dtypes to the model."
+    )

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from loader import KerasSequenceLoader
+from training.column_facts.input_arrays import expect_fitting
 from training.errors import TrainingError
 from training.run.label_check import check_labels
 from training.run.weight_check import check_weights
@@ -223,6 +224,8 @@ def _check_tensor(what: str, expected: Any, tensor: Any, argument: str) -> None:
             f"Received: {_dtype(tensor)}. Cast it where the data is made "
             f"(workflow.output_dtypes), or give the model an input of that dtype."
         )
+    if isinstance(tensor, np.ndarray):
+        expect_fitting(tensor, expected.dtype, f"{what} of {argument}")
     columns = tuple(expected.shape)[1:]
     if len(columns) == 1 and columns[0] is not None:
         width = tuple(tensor.shape)[1:]

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.column_facts.input_arrays import too_narrow
 from training.errors import TrainingError
 from training.layers import EmbeddingBag, EmbeddingCollection
 from training.private import layers_of
@@ -49,7 +50,7 @@ def uncast(model: keras.Model, data: Any) -> Any:
     """The data, with a check of ids that Keras would cast to a narrower dtype of the model's input.
 
     The cast turns an int64 id beyond int32 into some other id, which no layer can detect. Data that
-    is not a `tf.data.Dataset` is returned unchanged.
+    is not a `tf.data.Dataset` is returned unchanged: `check_data` has looked at arrays.
     """
     inputs = getattr(model, "input", None)
     if not (isinstance(data, tf.data.Dataset) and isinstance(inputs, Mapping)):
@@ -71,8 +72,5 @@ def _fitting(column: str, expected: Any, value: Any) -> Any:
     if not dtype.is_integer or dtype.max >= value.dtype.max:
         return value
     fits = tf.reduce_all((value <= dtype.max) & (value >= dtype.min))
-    message = (
-        f"Expected ids of column {column} that fit into the model's {dtype.name}. Number them "
-        "from 0 (ops.Categorify, ops.HashBucket), or give id_dtypes to the model. Received:"
-    )
+    message = f"{too_narrow(dtype.name, f'column {column}')} Received:"
     return seen(value, fits, [message, tf.reduce_min(value), tf.reduce_max(value)])

@@ -154,6 +154,34 @@ def test_other_kinds_of_data_are_looked_at_too():
 
 
 @pytest.mark.parametrize(
+    ("ids", "received"),
+    [
+        (np.array([[5], [2**32 + 5]]), "5 to 4294967301"),
+        (np.array([[2**63], [7]], "uint64"), "7 to 9223372036854775808"),
+    ],
+)
+def test_ids_of_arrays_that_a_cast_would_make_others_are_refused(small, ids, received):
+    """2**32 + 5 is 5 as int32, which is a good id, of someone else."""
+    good, labels = {"userId": np.array([[5], [-1]])}, np.ones((2, 1))
+    with pytest.raises(
+        TrainingError, match=rf"into int32,.* 'userId' of train_data.*: {received}\."
+    ):
+        train(small, ({"userId": ids}, labels), **CHEAP)
+    with pytest.raises(TrainingError, match=f"of validation_data.*{received}"):
+        train(small, (good, labels), ({"userId": ids}, labels), **CHEAP)
+    assert train(small, (good, labels), **CHEAP).samples == 2
+
+
+def test_values_of_lists_that_a_cast_would_make_others_are_refused():
+    model = models.mlp(({}, {"tags": (9, 4)}), id_dtypes={"tags": ("uint8", "int64")}, hidden=(4,))
+    tags = (np.array([[3], [259]]), np.array([[1], [1]]))
+    with pytest.raises(
+        TrainingError, match=r"into uint8,.* in the values of column 'tags'.*3 to 259"
+    ):
+        train(model, ({"tags": tags}, np.ones((2, 1))), **CHEAP)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"optimizer": "adm"}, r"optimizer.*'adm'.*'adam'"),
