@@ -252,6 +252,18 @@ def test_patience_ends_the_run_with_the_best_weights(model, narrow):
     assert best == pytest.approx(min(losses), rel=1e-4)
 
 
+@pytest.mark.parametrize("split", [True, False])
+def test_rows_that_a_callback_evaluates_within_an_epoch_are_not_counted(model, narrow, split):
+    valid = narrow(64, 64)
+
+    class Evaluates(keras.callbacks.Callback):
+        def on_train_batch_end(self, *_, **__):
+            self.model.evaluate(valid, verbose=0)
+
+    report = train(model, narrow(128, 64), **CHEAP, split=split, callbacks=[Evaluates()])
+    assert report.samples == 128
+
+
 @pytest.mark.parametrize(
     "options",
     [{"patience": 3}, *({"patience": value, "validation_data": True} for value in (0, "2"))],
@@ -291,9 +303,16 @@ def test_an_id_that_a_cast_would_make_another_is_named(model, narrow):
     wide = narrow(64, 64).map(
         lambda x, y: ({**x, "userId": tf.cast(x["userId"], tf.int64) + 2**32}, y)
     )
-    with pytest.raises(TrainingError, match=r"ids of column userId that fit into.*int32.*42949672"):
+    with pytest.raises(
+        TrainingError, match=r"fit into int32,.* in column userId\..*: \d+ \.\. 42949673"
+    ):
         train(model, wide, **CHEAP, validate_ids=True)
-    assert train(model, narrow(64, 64), **CHEAP, validate_ids=True).samples == 64
+    good = narrow(64, 64)
+    with pytest.raises(
+        TrainingError, match=r"fit into int32,.* in column userId\..*: \d+ \.\. 42949673"
+    ):
+        train(model, good, wide, **CHEAP, validate_ids=True)
+    assert train(model, good, good, **CHEAP, validate_ids=True).samples == 64
 
 
 @pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.long), "bfloat16"])

@@ -63,7 +63,8 @@ class LabelValues:
             self._unsuitable(name, loss, ignored, labels[name], [each[name] for each in counted])
             for name, loss, ignored in self._losses
         ]
-        weights = [_extreme(w, w < 0) for w in keras.tree.flatten(weight) if w is not None]
+        numbers = [tf.cast(w, tf.float32) for w in keras.tree.flatten(weight) if w is not None]
+        weights = [_extreme(w, w < 0) for w in numbers]
         now = tf.stack([*unsuitable, tf.reduce_min(tf.stack([0.0, *weights]))])
         self._found.assign(tf.where(now != 0, now, self._found))
 

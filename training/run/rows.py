@@ -51,12 +51,22 @@ class RowCount:
             look: called in each step with the labels, the weights of the rows, and the predictions, if the step is
                 Keras' or ours.
         """
-        train_step, compute = model.train_step, model.compute_metrics
+        train_step, test_step, compute = model.train_step, model.test_step, model.compute_metrics
+        tests = False
 
         def counted(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-            self._add(x, y)
+            if not tests:
+                self._add(x, y)
             look(y, sample_weight, y_pred)
             return compute(x, y, y_pred, sample_weight=sample_weight)
+
+        def tested(data: Any) -> Any:
+            nonlocal tests
+            tests = True
+            try:
+                return test_step(data)
+            finally:
+                tests = False
 
         def step(data: Any) -> Any:
             x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
@@ -66,16 +76,20 @@ class RowCount:
 
         # A step of the user's need not call `compute_metrics`.
         is_ours = origin(train_step) in ("keras", "training")
-        name, counting = ("compute_metrics", counted) if is_ours else ("train_step", step)
-        # Keras reads the attribute; without an own one the model has its class's method.
-        before = vars(model).get(name)
-        setattr(model, name, counting)
+        hooks = (
+            {"compute_metrics": counted, "test_step": tested} if is_ours else {"train_step": step}
+        )
+        # Keras reads the attributes; without own ones the model has its class's methods.
+        before = {name: vars(model)[name] for name in hooks if name in vars(model)}
+        for name, hook in hooks.items():
+            setattr(model, name, hook)
         try:
             yield
         finally:
-            vars(model).pop(name, None)
-            if before is not None:
-                setattr(model, name, before)
+            for name in hooks:
+                vars(model).pop(name, None)
+            for name, own in before.items():
+                setattr(model, name, own)
             # They were traced with the count.
             model.train_function = model.test_function = None
 

@@ -133,3 +133,10 @@ def test_a_loss_of_the_user_may_have_another_shape():
     (found,), predicted = learnt("step", W[:, 0], loss)
     expected = (((predicted - STEP) ** 2).sum(axis=(1, 2)) * W[:, 0]).mean()
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+def test_truth_values_are_weights_of_0_and_1(kind):
+    known = W[:, 0] > 0.5
+    (loss,), predicted = learnt("last", known, kind=kind)
+    assert loss == pytest.approx(((predicted - LAST) ** 2 * known[:, None]).mean(), rel=1e-4)
