@@ -41,7 +41,18 @@ def dense(x: Any, widths: Sequence[int], dropout: float = 0.0, name: str = "hidd
 
 
 def dense_layers(widths: Sequence[int], dropout: float, name: str) -> list[Any]:
-    """Dense layers with relu, named `hidden_1` and so on, each followed by dropout, if any."""
+    """Dense layers with relu, named `hidden_1` and so on, each followed by dropout, if any.
+
+    Raises:
+        TrainingError: widths that are no list of whole numbers from 1, or a dropout that is not from 0 to 1.
+    """
+    are_widths = isinstance(widths, (list, tuple)) and all(type(w) is int and w > 0 for w in widths)
+    is_share = isinstance(dropout, (int, float)) and 0 <= dropout <= 1
+    if not are_widths or not is_share:
+        raise TrainingError(
+            "Expected widths of layers as a list of whole numbers from 1, such as [128, 64], and dropout from "
+            f"0 to 1. Received: {name}={widths!r}, dropout={dropout!r}."
+        )
     layers: list[Any] = []
     for number, width in enumerate(widths, 1):
         layers.append(keras.layers.Dense(width, activation="relu", name=f"{name}_{number}"))

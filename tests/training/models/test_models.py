@@ -339,3 +339,18 @@ def test_two_towers_learn_in_16_bits_from_rows_without_a_feature(precision):
 def test_each_column_belongs_to_one_tower(sizes, query, candidate):
     with pytest.raises(TrainingError, match="either in query or in candidate"):
         models.two_tower(sizes, query=query, candidate=candidate)
+
+
+@pytest.mark.parametrize(
+    ("options", "received"),
+    [
+        ({"hidden": [8, 0]}, r"hidden=\[8, 0\]"),
+        ({"hidden": [8.5]}, r"hidden=\[8\.5\]"),
+        ({"hidden": 8}, "hidden=8"),
+        ({"dropout": 1.5}, r"dropout=1\.5"),
+        ({"dropout": "half"}, "dropout='half'"),
+    ],
+)
+def test_widths_and_a_dropout_that_no_layer_can_have(options, received):
+    with pytest.raises(TrainingError, match=rf"\[128, 64\], and dropout.* Received: .*{received}"):
+        models.mlp({"userId": (50, 4)}, **options)
