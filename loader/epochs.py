@@ -105,7 +105,7 @@ class Epochs:
         self._seed = settings.seed
         self._next = self._start_of(0)
         self._progress = Progress()
-        self._trail = Trail(self._state_after)
+        self._followed: Callable[[], Trail | None] = lambda: None
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._readers: list[Reader] = []
 
@@ -153,7 +153,8 @@ class Epochs:
         with self._lock:
             position = self._with_seed(self._next)
             self._next = self._start_of(position.epoch + 1)
-            self._trail.begun.append((reading, position))
+            if (trail := self._followed()) is not None:
+                trail.begun.append((reading, position))
             self._progress, reader = self._open(position)
             return self._progress, reader
 
@@ -239,8 +240,10 @@ class Epochs:
     def follow(self) -> Trail:
         """Count batches from here on: the trail gives the state after any number of them."""
         with self._lock:
-            self._trail = Trail(self._state_after)
-            return self._trail
+            trail = Trail(self._state_after)
+            # Each epoch adds to it for as long as somebody has it.
+            self._followed = weakref.ref(trail)
+            return trail
 
     def _state_after(self, positions: Sequence[Position], batches: int) -> dict[str, Any]:
         with self._lock:

@@ -87,7 +87,7 @@ class FrameData:
         """Reader of the frame; raises `LoaderError` for any option."""
         if options:
             raise LoaderError(
-                f"Expected reader_kwargs with files only. Received: {dict(options)} with a frame."
+                f"Expected reader_kwargs with files only. Received: {options!r:.200} with a frame."
             )
         return _skipping(FrameReader(layout, self.frame), source)
 

@@ -37,6 +37,28 @@ def test_a_short_batch_that_is_dropped_is_in_no_later_epoch(make, users, shuffle
     assert users(batches) == users(same) + users(same) + users(same)
 
 
+def test_epochs_that_nobody_follows_any_more_are_forgotten(make):
+    """A run of a million steps over one batch has as many."""
+
+    def positions():
+        gc.collect()
+        return sum(type(part).__name__ == "Position" for part in gc.get_objects())
+
+    loader = make(batch_size=1000)
+    batches = iter(loader.repeat())
+    next(batches)
+    before = positions()
+    trail = loader.follow()
+    for _ in range(20):
+        next(batches)
+    assert trail(20)["epoch"] == 21
+    del trail
+    assert positions() <= before
+    for _ in range(20):
+        next(batches)
+    assert positions() <= before
+
+
 def test_without_an_end(make, users):
     data = make(batch_size=100).repeat().map(lambda x, y: (x, y))
     assert data.cardinality() == tf.data.INFINITE_CARDINALITY
