@@ -425,9 +425,7 @@ def counting_rows(model: keras.Model, rows: tf.Tensor) -> Iterator[None]:
     try:
         yield
     finally:
-        for (
-            mean
-        ) in means:  # another replica, whose step is made at the same time, may have removed it
+        for mean in means:  # another replica, whose step is made meanwhile, may have removed it
             vars(mean).pop("update_state", None)
 
 
