@@ -174,9 +174,9 @@ def make_loss(words: Sequence[str] | None, softmax: str | None) -> Any:
     return retrieval.SoftmaxLoss()
 
 
-def make_metrics(words: Sequence[str] | None) -> Any:
+def make_metrics(words: Sequence[str] | None, option: str) -> Any:
     """The metrics of each output, or of each one by its name; None by default."""
-    metrics = by_output(words or (), "--metric")
+    metrics = by_output(words or (), option)
     return metrics.get("", metrics) or None
 
 

@@ -65,13 +65,13 @@ def serve(
         admin_key=os.environ.get(ADMIN_KEY),
     )
     with _terminated_as_interrupted(), server:
-        typer.echo(f"gRPC  {server.grpc_url}")
-        if http:
-            typer.echo(f"HTTP  {server.http_url}")
-        typer.echo(f"watch {server.metrics_url}")
-        typer.echo(f"log   {server.log_path}")
-        typer.echo(f"ready: {', '.join(server.models)}. Ctrl-C stops the server.")
         try:
+            typer.echo(f"gRPC  {server.grpc_url}")
+            if http:
+                typer.echo(f"HTTP  {server.http_url}")
+            typer.echo(f"watch {server.metrics_url}")
+            typer.echo(f"log   {server.log_path}")
+            typer.echo(f"ready: {', '.join(server.models)}. Ctrl-C stops the server.")
             while heal or server.is_running():
                 time.sleep(0.2)
         except KeyboardInterrupt:

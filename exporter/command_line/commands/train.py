@@ -110,6 +110,10 @@ def train(
             help="The name of a Keras metric, or OUTPUT=NAME; auc of probabilities by default."
         ),
     ] = None,
+    weighted_metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Likewise, with rows counted by their --class-weight."),
+    ] = None,
     loss_weight: Annotated[
         list[str] | None,
         typer.Option(metavar="OUTPUT=WEIGHT", help="The weight of an output's loss in the sum."),
@@ -208,7 +212,8 @@ def train(
         )
     _expect_both(warm_start, warm_start_workflow)
     weights, sums = class_weights(class_weight), loss_weights(loss_weight)
-    metrics = make_metrics(metric)
+    metrics = make_metrics(metric, "--metric")
+    weighted_metrics = make_metrics(weighted_metric, "--weighted-metric")
     import_tensorflow()
     import keras  # noqa: PLC0415 - so that help is shown at once
 
@@ -269,6 +274,7 @@ def train(
         split=split,
         stop_on_nan=stop_on_nan,
         metrics=metrics,
+        weighted_metrics=weighted_metrics,
         loss_weights=sums,
         class_weight=weights,
         precision=precision,

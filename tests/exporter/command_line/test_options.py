@@ -48,6 +48,7 @@ NAMES = {
     "storage_option": "storage_options",
     "label": "labels",
     "metric": "metrics",
+    "weighted_metric": "weighted_metrics",
     "loss_weight": "loss_weights",
     "model": "models",
     "repository": "model_repository",

@@ -173,16 +173,17 @@ def test_each_output_has_its_own_options(folder):
     words = (
         "--loss clicked=binary_crossentropy --loss age=mse --loss-weight age=0.01 --metric age=mae"
     )
-    more = "--class-weight clicked:1=3 --optimizer sgd --learning-rate 0.5 --seed 5"
+    more = "--class-weight clicked:1=3 --weighted-metric clicked=mse"
+    more = f"{more} --optimizer sgd --learning-rate 0.5 --seed 5"
     place = "pairs --workflow pair --model two.py --label clicked --label age --batch-size 500"
     found = json.loads(done(f"{place} {words} {more} --json"))
-    assert set(found["history"]) == {"age_loss", "age_mae", "clicked_loss", "loss"}
+    assert set(found["history"]) == {"age_loss", "age_mae", "clicked_loss", "clicked_mse", "loss"}
 
     keras.utils.set_random_seed(5)
     from loader import KerasSequenceLoader
 
     expected = load_object("two.py:make_model", "")(workflow)
-    fit_model(
+    report = fit_model(
         expected,
         KerasSequenceLoader("pairs", 500, ["clicked", "age"], shuffle=True, seed=5),
         optimizer=SGD(0.5),
@@ -190,7 +191,9 @@ def test_each_output_has_its_own_options(folder):
         loss_weights={"age": 0.01},
         class_weight={"clicked": {1: 3.0}},
         metrics=[],
+        weighted_metrics={"clicked": ["mse"]},
     )
+    assert tuple(found["history"]["clicked_mse"]) == report.history["clicked_mse"]
     for mine, others in zip(
         trained("model.keras").get_weights(), expected.get_weights(), strict=True
     ):
