@@ -152,5 +152,6 @@ def files_only(network_files, monkeypatch):
 
     monkeypatch.setattr(export_module, "runtime_of", without_tensorflow)
     monkeypatch.setattr(keras_network, "traced", lambda _, declared: (None, declared))
+    monkeypatch.setattr(keras_network, "is_half", lambda _: False)
     monkeypatch.setattr(export_module, "prove_written", lambda *_: Proof((), (), (), 0.0))
     monkeypatch.setattr(python_step, "RUNTIME_FOLDERS", python_step.RUNTIME_FOLDERS[:2])
