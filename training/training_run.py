@@ -22,6 +22,7 @@ from training.parallel.agreement import agree
 from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
+from training.retrieval.softmax_check import check_softmax
 from training.run.class_metrics import check_class_metrics
 from training.run.class_weight import weighted
 from training.run.data_check import check_data, check_end, no_rows
@@ -33,7 +34,6 @@ from training.run.label_values import LabelValues
 from training.run.names import check_objects, compile_settings
 from training.run.progress import EpochLines
 from training.run.single_numbers import single_numbers
-from training.run.softmax_check import check_softmax
 from training.run.steps import default_steps, steps_a_call
 from training.run.table_check import check_fits, check_tables
 from training.run.watch import Watch

@@ -275,9 +275,11 @@ def test_a_class_that_the_output_does_not_have_is_named(label, is_validation, sp
         train(model, *data, loss="sparse_categorical_crossentropy", split=split)
 
 
-def test_two_workers_on_one_gpu_are_refused(tmp_path, device):
+def test_two_workers_on_one_gpu_are_refused(tmp_path, device, monkeypatch):
     if device == "cpu":
         pytest.skip("a processor is shared by any number of workers")
+    # Where there are several.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     for error in found_by(start(2, tmp_path, partial(refused, join_workers)), tmp_path):
         assert "a GPU of its own for each worker. Received: a GPU (NVIDIA" in error
         assert "CUDA_VISIBLE_DEVICES=<number of its GPU>" in error
