@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 import worker_processes
-from train_together import two_outputs
+from train_together import refused, two_outputs
 
 from loader import KerasSequenceLoader, LoaderError
 from training import TrainingError, compile_model, join_workers, models, optimizers, train
@@ -66,6 +66,12 @@ def with_own_gpu(program, *arguments):
     # Products of all 32 bits, since batches of other sizes are compared.
     tf.config.experimental.enable_tensor_float_32_execution(False)
     return program(*arguments)
+
+
+def joined_on_first_gpu():
+    """What a worker is told that shares a GPU with the others."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+    return refused(join_workers)
 
 
 def make(shard, kind):

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 import tensorflow as tf
-from train_together import refused
+from gpu_workers import joined_on_first_gpu
 from worker_processes import found_by, start
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
-from training import TrainingError, compile_model, join_workers, models, optimizers, train
+from training import TrainingError, compile_model, models, optimizers, train
 from training.layers import EmbeddingCollection
 
 pytestmark = pytest.mark.timeout(150)
@@ -275,11 +275,9 @@ def test_a_class_that_the_output_does_not_have_is_named(label, is_validation, sp
         train(model, *data, loss="sparse_categorical_crossentropy", split=split)
 
 
-def test_two_workers_on_one_gpu_are_refused(tmp_path, device, monkeypatch):
+def test_two_workers_on_one_gpu_are_refused(tmp_path, device):
     if device == "cpu":
         pytest.skip("a processor is shared by any number of workers")
-    # Where there are several.
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    for error in found_by(start(2, tmp_path, partial(refused, join_workers)), tmp_path):
+    for error in found_by(start(2, tmp_path, joined_on_first_gpu), tmp_path):
         assert "a GPU of its own for each worker. Received: a GPU (NVIDIA" in error
         assert "CUDA_VISIBLE_DEVICES=<number of its GPU>" in error
