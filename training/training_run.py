@@ -23,7 +23,7 @@ from training.parallel.validation import FirstValidation
 from training.parallel.workers import expect_workers
 from training.report import TrainingReport
 from training.retrieval.softmax_check import check_softmax
-from training.run.class_metrics import check_class_metrics
+from training.run.class_check import check_classes
 from training.run.class_weight import weighted
 from training.run.data_check import check_data, check_end, no_rows
 from training.run.debug_ids import checked_ids, uncast
@@ -174,7 +174,7 @@ def train(
     metrics = check_softmax(model, loss, metrics)
     names = output_names(model, loss)
     settings = compile_settings(optimizer, loss, metrics, loss_weights, names, weighted_metrics)
-    check_class_metrics(settings, output_widths(model))
+    check_classes(settings, output_widths(model))
     losses = settings["loss"] if len(names) > 1 else {"": settings["loss"]}
     check_data(model, train_data, "train_data", losses)
     if not callbacks:  # one of them may end the run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -357,6 +357,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
             ...     [pl.read_parquet(file)["userId"].to_list() for file in files]
             [[3, 3], [4]]
         """
+        data = [*data] if isinstance(data, Iterator) else data
         options = options_of(data, storage_options) if is_url(folder) else storage_options
 
         def write(local: str | os.PathLike[str]) -> list[Path]:
@@ -409,6 +410,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         Raises:
             WorkflowError: as `fit` and `transform_to_parquet`.
         """
+        data = [*data] if isinstance(data, Iterator) else data
         options = options_of(data, storage_options) if is_url(folder) else storage_options
 
         def write(local: str | os.PathLike[str]) -> list[Path]:

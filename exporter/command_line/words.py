@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,17 +65,20 @@ def pairs(words: Sequence[str] | None, option: str) -> dict[str, str] | None:
     """Values by key, from arguments such as `region=eu-west-1`; None of no arguments.
 
     Raises:
-        CommandError: an argument without a key or without "=".
+        CommandError: an argument without a key or without "=", or a key twice.
 
     Example:
         >>> pairs(["region=eu-west-1"], "--storage-option")
         {'region': 'eu-west-1'}
     """
+    by_key: dict[str, str] = {}
     for word in words or ():
-        key, equals, _ = word.partition("=")
+        key, equals, text = word.partition("=")
         if not key or not equals:
             raise CommandError(f"Expected {option} as KEY=VALUE. Received: {word!r}.")
-    return dict(word.split("=", 1) for word in words) if words else None
+        _expect_once(key, by_key, option)
+        by_key[key] = text
+    return by_key or None
 
 
 def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
         option: the option, for the message.
 
     Raises:
-        CommandError: another name.
+        CommandError: another name, or one twice.
 
     Example:
         >>> values(["rank=8", "combiner=sum"], {"rank": "int", "combiner": "str"}, "--model-option")
@@ -101,6 +104,7 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
                 f"Expected {option} NAME=VALUE, the name among {', '.join(kinds)}. Received: {word!r}."
                 + did_you_mean([name], kinds)
             )
+        _expect_once(name, by_name, option)
         try:
             by_name[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
@@ -109,6 +113,11 @@ def values(words: Sequence[str] | None, kinds: Mapping[str, str], option: str) -
         if isinstance(by_name[name], float) and kinds[name].startswith("str"):
             by_name[name] = text
     return by_name
+
+
+def _expect_once(key: str, others: Container[str], option: str) -> None:
+    if key in others:
+        raise CommandError(f"Expected {option} once for {key}. Received: twice.")
 
 
 def answer(as_json: bool, text: str, **fields: Any) -> None:

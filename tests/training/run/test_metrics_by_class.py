@@ -92,6 +92,8 @@ def test_a_metric_of_the_largest_class_is_refused_for_one_number(metric, outputs
     data = ({"x": FRAME[["x"]].to_numpy()}, labels if outputs > 1 else labels["is_0"])
     with pytest.raises(TrainingError, match=r"single number for each row.*F1Score\(threshold"):
         train(model, data, metrics=[metric], optimizer="sgd")
+    with pytest.raises(TrainingError, match=r"single number for each row.*binary_crossentropy"):
+        train(model, data, loss="categorical_crossentropy", optimizer="sgd")
     metrics = [keras.metrics.F1Score(threshold=0.5), "accuracy"]
     report = train(model, data, metrics=metrics, optimizer=keras.optimizers.SGD(0.0))
     score = model(data[0])["is_0"] if outputs > 1 else model(data[0])

@@ -206,10 +206,15 @@ def test_a_folder_inside_the_data_is_no_place_to_write_to(plain, inside, monkeyp
     workflow = Workflow(["n"]).fit(plain)
     before = sorted(plain.rglob("*"))
     monkeypatch.chdir(plain.parent)
-    for data in (plain, "plain", [plain / "year=1", plain]):
+    for make in (
+        lambda: plain,
+        lambda: "plain",
+        lambda: [plain / "year=1", plain],
+        lambda: iter([plain]),
+    ):
         for write_to in (workflow.transform_to_parquet, workflow.fit_transform_to_parquet):
             with pytest.raises(WorkflowError, match="a folder outside of the data"):
-                write_to(data, plain / inside)
+                write_to(make(), plain / inside)
     assert sorted(plain.rglob("*")) == before
 
 
