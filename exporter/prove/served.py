@@ -61,7 +61,7 @@ def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
 
 
 def _expect_to_survive(server: Administration, model: str, row: GoldenAnswer) -> None:
-    """Ask for no rows, which a client may do; not in a process or a server that would be missed.
+    """Send a request without rows, as a client may, to the server of this proof, which it may end.
 
     Raises:
         ServerError: the server does not answer a golden row any more, or gave an answer with rows.

@@ -53,7 +53,7 @@ def input_arrays(column: pl.Series, inputs: Sequence[Any]) -> list[Array]:
 
 
 def expect_fitting(array: Array, dtype: str, where: str) -> None:
-    """Raise TrainingError for integers that a cast to a dtype of integers would make others.
+    """Raise TrainingError for integers that a dtype of integers does not hold.
 
     Args:
         array: the values, of any dtype.
@@ -68,7 +68,7 @@ def expect_fitting(array: Array, dtype: str, where: str) -> None:
 
 
 def too_narrow(dtype: str, where: str) -> str:
-    """The beginning of the error of integers that a cast would make others, which no layer can detect."""
+    """The beginning of the error of integers that a dtype does not hold: a cast gives others, unseen."""
     return (
         f"Expected integers that fit into {dtype}, as the model takes them, in {where}. Number ids "
         "from 0 (ops.Categorify, ops.HashBucket), or give id_dtypes to the model."

@@ -27,10 +27,10 @@ _FUNCTIONS = (
 
 
 def check_classes(settings: Mapping[str, Any], widths: Mapping[str, int | None]) -> None:
-    """Raise TrainingError for a loss or metric of the largest among the classes, of an output with one number.
+    """Raise TrainingError for a loss or metric that compares classes, of an output with one number.
 
-    Of one number that is always the first class: F1 is that of a model which predicts 1 for each row, and
-    the cross-entropy is 0.
+    Of one number the first class is always the largest: F1 is that of a model which predicts 1 for each row,
+    and the cross-entropy is 0.
 
     Args:
         settings: loss, metrics and weighted_metrics, as `compile_settings` returns them.

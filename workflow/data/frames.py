@@ -175,7 +175,7 @@ def _of_columns(columns: dict[str, Any]) -> Frame:
 
 
 def _tables_of(columns: Mapping[str, Any]) -> Iterator[Any]:
-    """The columns of Arrow, and those of pandas, as a table of theirs, which has checks of its own."""
+    """The columns of Arrow as a table, and those of pandas as a frame, whose checks then apply."""
     if arrow := {n: v for n, v in columns.items() if isinstance(v, pa.Array | pa.ChunkedArray)}:
         yield pa.table(arrow)
     if pandas := sys.modules.get("pandas"):

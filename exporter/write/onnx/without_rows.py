@@ -105,7 +105,7 @@ def _axes(node: onnx.NodeProto) -> tuple[dict[int, int], Sequence[int]]:
 def _missing_row(
     prefix: str, tensor: str, axis: int
 ) -> tuple[str, str, list[str], list[onnx.NodeProto]]:
-    """The names of the rows of a tensor, of the pads up to one row and of three axes; how they are made."""
+    """The names of a tensor's number of rows, its pads up to one row and three axes, and their nodes."""
     rows, none, more, pads = (f"{prefix}/{part}" for part in ("count", "none", "more", "pads"))
     axes = [f"{prefix}/{number}" for number in range(3)]
     nodes = [
