@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from training.errors import TrainingError
 from training.layers import DenseFeatures
 from training.layers.records_fits import record_fits
 from training.models.columns import Columns
+from workflow.schema.python_number import python_number
 
 
 def embedded(
@@ -46,7 +48,9 @@ def dense_layers(widths: Sequence[int], dropout: float, name: str) -> list[Any]:
     Raises:
         TrainingError: widths that are no list of whole numbers from 1, or a dropout that is not from 0 to 1.
     """
-    are_widths = isinstance(widths, (list, tuple)) and all(type(w) is int and w > 0 for w in widths)
+    is_list = isinstance(widths, (Sequence, np.ndarray))
+    numbers = [python_number(width) for width in widths] if is_list else []
+    are_widths = is_list and all(type(number) is int and number > 0 for number in numbers)
     is_share = isinstance(dropout, (int, float)) and 0 <= dropout <= 1
     if not are_widths or not is_share:
         raise TrainingError(
@@ -54,7 +58,7 @@ def dense_layers(widths: Sequence[int], dropout: float, name: str) -> list[Any]:
             f"0 to 1. Received: {name}={widths!r}, dropout={dropout!r}."
         )
     layers: list[Any] = []
-    for number, width in enumerate(widths, 1):
+    for number, width in enumerate(numbers, 1):
         layers.append(keras.layers.Dense(width, activation="relu", name=f"{name}_{number}"))
         if dropout:
             layers.append(keras.layers.Dropout(dropout, name=f"{name}_{number}_dropout"))

@@ -354,3 +354,9 @@ def test_each_column_belongs_to_one_tower(sizes, query, candidate):
 def test_widths_and_a_dropout_that_no_layer_can_have(options, received):
     with pytest.raises(TrainingError, match=rf"\[128, 64\], and dropout.* Received: .*{received}"):
         models.mlp({"userId": (50, 4)}, **options)
+
+
+@pytest.mark.parametrize("hidden", [[np.int64(4), 2], np.array([4, 2]), range(4, 1, -2)])
+def test_widths_of_any_sequence(hidden):
+    model = models.mlp({"userId": (50, 4)}, hidden=hidden)
+    assert [model.get_layer(f"hidden_{number}").units for number in (1, 2)] == [4, 2]
