@@ -55,7 +55,7 @@ from serving.embedded.golden import GOLDEN, write_golden
 from training.errors import TrainingError
 from training.network.load import as_network
 from training.network.nearest_items import NearestNetwork
-from training.network.network import TOLERANCE, TOLERANCE_OF_HALF, Network
+from training.network.network import Network, tolerance_of
 from workflow import Workflow, WorkflowError
 from workflow.data.object_stores import Objects, expect_whole, is_url
 from workflow.files.durable import file_hash
@@ -418,7 +418,7 @@ def _plan(
         network.signature,
         options,
         _possible(network),
-        tolerance=TOLERANCE_OF_HALF if network.is_half else TOLERANCE,
+        tolerance=tolerance_of(network),
     )
     if isinstance(network, NearestNetwork):
         pipeline = replace(pipeline, vector=network.vector, index=network.index)

@@ -69,17 +69,18 @@ def pack_step(
     return tensors_of(pipeline.step_columns), {}
 
 
-def with_row_shapes(network: ModelSpec, packing: Packing) -> ModelSpec:
-    """The network's model with the shapes of one row for `triton_models.healthcheck.one_row`.
+def with_row_shapes(pipeline: Pipeline, network: ModelSpec, packing: Packing) -> ModelSpec:
+    """The network's model; with a response cache it has the shapes of one row for the health check.
 
-    It asks the steps of an ensemble with a response cache, and the inputs of a step do not say how
+    `triton_models.healthcheck.one_row` then asks the steps of an ensemble, whose inputs do not say how
     wide a packed row is at least, nor that row lengths are packed, so that there are no elements.
     """
-    widths = {
-        name: sum(abs(member.width) * packed.items(member.dtype) for member in packed.members)
+    if not pipeline.options.response_cache:
+        return network
+    shapes = {
+        name: [1, sum(abs(member.width) * packed.items(member.dtype) for member in packed.members)]
         for name, packed in packing.items()
     }
-    shapes = {name: [1, width] for name, width in widths.items()}
     shapes |= {tensor.name: [0, 1] for tensor in network.inputs if tensor.elements}
     return replace(network, parameters={**network.parameters, "row_shapes": json.dumps(shapes)})
 

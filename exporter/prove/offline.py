@@ -16,7 +16,7 @@ from exporter.plan.golden_rows import GoldenRows, Tensors
 from serving.prove.comparison import rows_with
 from training.column_facts.id_counts import too_small
 from training.network.nearest_items import NearestNetwork
-from training.network.network import TOLERANCE, TOLERANCE_OF_HALF, Network
+from training.network.network import Network, tolerance_of
 from workflow import Workflow, WorkflowError
 from workflow.errors import in_a_line
 from workflow.expressions.polars.series import to_column, to_series
@@ -173,9 +173,8 @@ class OfflineAnswers:
                     for name, tensor in self._encoded(features).items()
                 }
             )
-        tolerance, large = TOLERANCE, _LARGE
-        if self._network.is_half:
-            tolerance, large = TOLERANCE_OF_HALF, _LARGE_HALF
+        tolerance = tolerance_of(self._network)
+        large = _LARGE_HALF if self._network.is_half else _LARGE
         # NaN is not an overflow.
         overflowing = rows_with(features, lambda values: np.abs(values) >= large)
         allowed = {

@@ -45,8 +45,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     preprocess = replace(preprocess, parameters={**preprocess.parameters, **described})
     outputs = tensors_of_network(pipeline.signature.outputs)
     network = onnx_spec(f"{pipeline.name}_onnx", pipeline, between, outputs)
-    if pipeline.options.response_cache:
-        network = with_row_shapes(network, packing)
+    network = with_row_shapes(pipeline, network, packing)
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 

@@ -43,8 +43,7 @@ def _plan(pipeline: Pipeline) -> tuple[ModelSpec, ...]:
     outputs = tensors_of_network(pipeline.signature.outputs)
     signature = called_signature(pipeline, packing)
     network = saved_model_spec(f"{pipeline.name}_tf", pipeline, between, outputs, signature)
-    if options.response_cache:
-        network = with_row_shapes(network, packing)
+    network = with_row_shapes(pipeline, network, packing)
     return preprocess, network, ensemble(pipeline, preprocess, network)
 
 

@@ -9,7 +9,7 @@ from training.signature import ModelSignature
 from workflow.schema.column import Array
 
 # Allowed rounding of a network: the difference as a share of the answer, or of 1 if larger.
-TOLERANCE, TOLERANCE_OF_HALF = 1e-5, 2e-2
+TOLERANCE, _TOLERANCE_OF_HALF = 1e-5, 2e-2
 # The columns that feed an input: one, or those of a matrix, in order.
 Columns = Mapping[str, str | tuple[str, ...]]
 
@@ -44,6 +44,11 @@ class Network(Protocol):
 
     def fits(self) -> Mapping[str, str]:
         """Input -> digest of the fit that made its column in training, where that was recorded."""
+
+
+def tolerance_of(network: Network) -> float:
+    """The allowed rounding of a network's answers."""
+    return _TOLERANCE_OF_HALF if network.is_half else TOLERANCE
 
 
 class TensorFlowNetwork(Network, Protocol):

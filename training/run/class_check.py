@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -41,21 +41,27 @@ def check_classes(settings: Mapping[str, Any], widths: Mapping[str, int | None])
         >>> settings = {"loss": "mse", "metrics": metrics, "weighted_metrics": None}
         >>> check_classes(settings, {"": 1})
     """
-    for what in ("loss", "metrics", "weighted_metrics"):
-        for name in [name for name, width in widths.items() if width == 1]:
-            setting = settings[what]
-            of_output = setting[name] if isinstance(setting, Mapping) else setting
-            for each in keras.tree.flatten([] if of_output is None else of_output):
-                if function_of(each) in _LOSSES if what == "loss" else _compares_classes(each):
-                    raise _of_one_number(what, each)
+    outputs = [name for name, width in widths.items() if width == 1]
+    for loss in _of_outputs(settings["loss"], outputs):
+        if function_of(loss) in _LOSSES:
+            instead = '"binary_crossentropy", or an output with a number for each class'
+            raise _of_one_number("loss", loss, instead)
+    for what in ("metrics", "weighted_metrics"):
+        for metric in _of_outputs(settings[what], outputs):
+            if _compares_classes(metric):
+                instead = 'keras.metrics.F1Score(threshold=0.5), "binary_accuracy", "precision" or "recall"'
+                raise _of_one_number(what, metric, instead)
 
 
-def _of_one_number(what: str, received: Any) -> TrainingError:
-    instead = (
-        '"binary_crossentropy", or an output with a number for each class'
-        if what == "loss"
-        else 'keras.metrics.F1Score(threshold=0.5), "binary_accuracy", "precision" or "recall"'
+def _of_outputs(setting: Any, outputs: Sequence[str]) -> list[Any]:
+    """The losses or metrics of some outputs; a setting that is no mapping is that of the only output."""
+    parts = (
+        [setting[n] for n in outputs] if isinstance(setting, Mapping) else [setting] * len(outputs)
     )
+    return [part for part in keras.tree.flatten(parts) if part is not None]
+
+
+def _of_one_number(what: str, received: Any, instead: str) -> TrainingError:
     return TrainingError(
         f"Expected {what} of a single number for each row, as the output has one: of one number the first "
         f"class is always the largest. Received: {received!r}. Take {instead}."

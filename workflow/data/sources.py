@@ -201,6 +201,22 @@ def as_lazy_frame(data: Any, storage_options: Mapping[str, Any] | None = None) -
     return Source.of(data, storage_options=storage_options).select().sound().frame
 
 
+def copied_series(name: str, values: Any) -> pl.Series:
+    """The values of one column, read as those of a dict are.
+
+    They are copied: Polars borrows the memory of arrays, to which their owner may write.
+
+    Raises:
+        WorkflowError: as `as_lazy_frame`.
+
+    Example:
+        >>> copied_series("userId", [1, 2]).to_list()
+        [1, 2]
+    """
+    rows = as_lazy_frame({name: values}).select(pl.all().gather(pl.int_range(pl.len())))
+    return rows.collect().to_series()
+
+
 def frame_pieces(frame: pl.LazyFrame, rows: int) -> Iterator[pl.LazyFrame]:
     """The rows of a frame, which is collected, `rows` at a time."""
     table = frame.collect()

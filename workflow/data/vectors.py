@@ -19,7 +19,7 @@ from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import listed
 
 from .object_stores import expect_local
-from .sources import Source, as_lazy_frame
+from .sources import Source, copied_series
 
 # Values that are checked at once, so that a mapped file does not fill the memory.
 _BLOCK = 2**22
@@ -206,9 +206,8 @@ def _series(ids: Any, tensors: dict[str, Array]) -> pl.Series | None:
                 f"Received: {str(ids)!r}. The tensors are: {listed(tensors) or 'none'}."
             )
         ids = _npy(Path(ids))
-    values = ids.copy() if isinstance(ids, np.ndarray) else ids  # which may change
     try:
-        return as_lazy_frame({"ids": values}).collect().to_series()
+        return copied_series("ids", ids)
     except (WorkflowError, TypeError) as error:  # what cannot be looped over
         raise WorkflowError(
             f"Expected ids of one type. Received: {ids!r:.200} ({error})"

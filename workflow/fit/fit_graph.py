@@ -98,15 +98,18 @@ def learner(source: Source, engine: str) -> Learn:
 
     def learn(learning: Learning) -> Tables:
         with showing(_names(learning), count):
-            if source.files is None and (is_gpu(engine) or not source.is_query):
+            files = source.files
+            if files is None and (is_gpu(engine) or not source.is_query):
                 held = not source.is_query
                 return learn_part(learning, source.frame, engine, held=held, row_count=count or 0)
             by_row, at_once = split_by_row(learning)
             tables: Tables = {}
-            if by_row and source.files is None:
-                tables = learn_query(by_row, source.frame)
-            elif by_row and source.files is not None:
-                tables = learn_parts(by_row, source.files, rows, engine)
+            if by_row:
+                tables = (
+                    learn_query(by_row, source.frame)
+                    if files is None
+                    else learn_parts(by_row, files, rows, engine)
+                )
             return tables | (learn_part(at_once, source.sound().frame, engine) if at_once else {})
 
     return learn

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from safetensors.numpy import save_file
 
@@ -187,3 +188,11 @@ def test_a_pickle_is_not_loaded(tmp_path):
     np.save(tmp_path / "v.npy", np.array([{"a": 1}]), allow_pickle=True)
     with pytest.raises(WorkflowError, match="Python objects in dtype"):
         read_vectors(tmp_path / "v.npy")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, pd.Series, pa.array], ids=lambda kind: kind.__name__)
+def test_ids_are_those_of_when_they_were_read(kind):
+    numbers = np.array([7, 9, 11])
+    vectors = read_vectors(np.ones((3, 2), np.float32), ids=kind(numbers))
+    numbers[:] = 0
+    assert vectors.ids.to_list() == [7, 9, 11]

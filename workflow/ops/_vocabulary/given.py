@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from workflow.data.sources import as_lazy_frame
+from workflow.data.sources import as_lazy_frame, copied_series
 from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import column_schema
 from workflow.operator.checks import require
@@ -68,9 +68,7 @@ def _series(name: str, values: Any) -> pl.Series:
         f"The vocabulary of {name!r} needs several values. Received: {values!r:.200}.",
     )
     try:
-        # Copied: Polars borrows arrays, which their owner may write to.
-        rows = as_lazy_frame({name: values}).select(pl.all().gather(pl.int_range(pl.len())))
-        return rows.collect()[name]
+        return copied_series(name, values)
     except WorkflowError as error:
         raise WorkflowError(
             f"The vocabulary of {name!r} needs values of one type. Received: {values!r:.200} ({error})."
