@@ -79,7 +79,10 @@ def constant(value: Any, like: Type | None = None) -> Expression:
     Raises:
         ExpressionError: a value that is not a bool, a number or a string.
     """
-    value = value.item() if isinstance(value, np.generic) else value
+    # Of its number on the left of a comparison numpy makes an array without dimensions.
+    value = (
+        value.item() if isinstance(value, np.generic | np.ndarray) and not value.shape else value
+    )
     if not isinstance(value, bool | int | float | str):
         raise ExpressionError(
             f"Expected a column, a number, a bool or a string. Received: {value!r:.200}."

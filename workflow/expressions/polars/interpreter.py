@@ -130,13 +130,19 @@ def _power(base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
     return base.pow(pl.when(base.is_not_null()).then(exponent))
 
 
-def _comparison(function: Callable[..., pl.Expr], guard: int) -> Compile:
+def _comparison(function: Callable[..., pl.Expr], guard: int, mirrored: str) -> Compile:
     """Polars ranks NaN above all and equal to itself; in IEEE 754 every such comparison is False.
 
-    `guard` is the operand that must not be NaN for Polars' result to match IEEE 754.
+    Args:
+        function: compares.
+        guard: the operand that must not be NaN for Polars' result to match IEEE 754.
+        mirrored: the verb that gives the same for operands that have changed places.
     """
 
     def compile_(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
+        if types[0].value is not None and types[1].value is None:
+            # Polars 1.44 loses rows if a constant comes first and no row has a value from a table.
+            return VERBS[mirrored](step, types[::-1], operands[::-1])
         operands = _common(step, types, operands)
         answer = function(*operands)
         if DTYPES[promote(step.verb, types)].kind != "float":
@@ -238,12 +244,12 @@ VERBS: Mapping[str, Compile] = of_every_verb(
         "floor": _real(lambda a: a.floor()),
         "ceil": _real(lambda a: a.ceil()),
         "round": _real(lambda a: a.round(mode="half_to_even")),
-        "equal": _comparison(lambda a, b: a == b, 0),
+        "equal": _comparison(lambda a, b: a == b, 0, "equal"),
         "not_equal": _not_equal,
-        "less": _comparison(lambda a, b: a < b, 1),
-        "less_equal": _comparison(lambda a, b: a <= b, 1),
-        "greater": _comparison(lambda a, b: a > b, 0),
-        "greater_equal": _comparison(lambda a, b: a >= b, 0),
+        "less": _comparison(lambda a, b: a < b, 1, "greater"),
+        "less_equal": _comparison(lambda a, b: a <= b, 1, "greater_equal"),
+        "greater": _comparison(lambda a, b: a > b, 0, "less"),
+        "greater_equal": _comparison(lambda a, b: a >= b, 0, "less_equal"),
         "logical_and": lambda _, __, o: o[0] & o[1],
         "logical_or": lambda _, __, o: o[0] | o[1],
         "logical_xor": lambda _, __, o: o[0] ^ o[1],

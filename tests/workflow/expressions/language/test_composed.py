@@ -101,6 +101,14 @@ def test_a_function_of_numpy_is_an_operator(function, values):
     np.testing.assert_allclose(made, expected, 4 * np.finfo(values.dtype).eps)
 
 
+def test_a_number_of_numpy_is_compared_from_either_side():
+    values = [0.5, 3.0, None]
+    for number in (np.float64(3), np.float32(3), np.int64(3), np.array(3.0)):
+        assert apply(lambda c, n=number: n == c, values).to_list() == [False, True, None]
+        assert apply(lambda c, n=number: n > c, values).to_list() == [True, False, None]
+        assert apply(lambda c, n=number: c >= n, values).to_list() == [False, True, None]
+
+
 def test_functions_of_numpy_that_choose():
     values = [0.5, 3.0, None]
     assert apply(lambda c: np.where(c > 1, c, 0), values).to_list() == [0.0, 3.0, None]

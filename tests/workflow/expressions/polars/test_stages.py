@@ -189,3 +189,25 @@ def test_other_columns_of_a_frame_stay_as_they_are():
     )
     kept = filter_rows(frame, condition, "cpu").collect()
     assert kept.to_dict(as_series=False) == {"x": [2, 3], "@made0": [8, 9], "@1": [5, 6]}
+
+
+COMPARED = {
+    "less": lambda c: np.less(2000, c),
+    "equal": lambda c: np.equal(1990, c),
+    "not_equal": lambda c: np.not_equal(1990, c),
+    "greater_equal": lambda c: np.greater_equal(2000, c + 1),
+}
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("movies", [1, 2])
+@pytest.mark.parametrize("compare", COMPARED.values(), ids=COMPARED)
+def test_a_constant_before_a_joined_column_loses_no_row(compare, movies, engine):
+    """Polars 1.44 makes one row of all those that have no value in the table."""
+    table = pl.DataFrame({"movie": [1, 2], "year": [1990, 2020]})[:movies]
+    year = (["movie"] >> ops.JoinExternal(table, on="movie"))["year"]
+    workflow = Workflow(year >> ops.LambdaOp(compare)).fit({"movie": [1, 2]})
+    for ids in ([7] * 1_000, [*[7] * 1_000, 1]):
+        made = workflow.transform({"movie": ids}).collect(engine=engine)["year"].to_list()
+        expected = [None if movie == 7 else bool(compare(1990)) for movie in ids]
+        assert made == expected
