@@ -94,8 +94,10 @@ def _may_fold(step: Step, takes: Sequence[_Taken]) -> bool:
         and t.table.lengths is first.table.lengths
         for t in takes
     )
-    # A row missing from a table of lists is empty, and not null.
-    return together and (first.table.is_list or not VERBS[step.verb].lenient)
+    # A row missing from a table of lists is empty, and not null. A table's values at the elements of
+    # lists are no lists themselves.
+    verb = VERBS[step.verb]
+    return together and (first.table.is_list or not (verb.lenient or verb.reshapes))
 
 
 def _run(step: Step, types: Sequence[Type], columns: Sequence[Column]) -> Column | None:

@@ -38,8 +38,8 @@ def verbs(folded):
     return sorted(step.verb for step in folded.steps)
 
 
-def assert_same_answers(a, b):
-    expected, received = NumpyInterpreter(a)(DATA), NumpyInterpreter(b)(DATA)
+def assert_same_answers(a, b, data=DATA):
+    expected, received = NumpyInterpreter(a)(data), NumpyInterpreter(b)(data)
     assert a.output_schema == b.output_schema
     for name, column in expected.items():
         other = received[name]
@@ -126,3 +126,15 @@ def test_rows_that_a_table_has_not_are_null_whatever_the_dtype():
         run = NumpyInterpreter(build(made, Schema([ColumnSchema("row", dtype)])))
         taken = run({"row": Column(np.array([2, far, 3, 0], dtype))})["taken"]
         assert np.where(taken.valid, taken.array, -1).tolist() == [7, -1, -1, 5]
+
+
+@pytest.mark.parametrize("start", [0, 1, -1])
+def test_a_slice_of_lists_whose_elements_are_joined_is_no_slice_of_the_table(start):
+    rows = source("rows", Type("int64", is_list=True)).gather(NUMBERS)
+    outputs = [
+        (ColumnSchema("sliced", "int64", is_list=True), rows.list_slice(start)),
+        (ColumnSchema("more", "int64", is_list=True), (rows + 1).list_slice(start) * 2),
+    ]
+    made = build(outputs, Schema([ColumnSchema("rows", "int64", is_list=True)]))
+    data = {"rows": Column(np.array([2, 0, 9, 1]), None, np.array([3, 0, 1]))}
+    assert_same_answers(made, fold_tables(made), data)

@@ -116,6 +116,7 @@ class _Shapes:
         self.depth: list[int] = []
         self.varies: list[bool] = []
         self.of: list[Any] = []
+        self._known: dict[Any, tuple[int]] = {}
         for step in program.steps:
             self.depth.append(1 + max((self.depth[o] for o in step.operands), default=-1))
             self.varies.append(step.verb == "source" or any(self.varies[o] for o in step.operands))
@@ -133,7 +134,9 @@ class _Shapes:
             for key, value in shared.items()
         )
         operands = tuple(self._operand(o) for o in step.operands)
-        return step.verb, parameters, step.type.dtype, operands
+        shape = step.verb, parameters, step.type.dtype, operands
+        # By a number: a shape that holds those before it is hashed for each path to them.
+        return self._known.setdefault(shape, (len(self._known),))
 
     def _operand(self, number: int) -> Any:
         """Properties of an operand that have to be equal in all lanes."""

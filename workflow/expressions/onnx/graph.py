@@ -99,6 +99,7 @@ class Graph:
     _nodes: list[onnx.NodeProto] = field(default_factory=list)
     _tables: dict[str, onnx.TensorProto] = field(default_factory=dict)
     _known: dict[Any, str] = field(default_factory=dict)
+    _converted: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, dtype: str, *shape: str | int) -> str:
         """Add an input and return its carrier; a dimension is a number, or a name if it is dynamic."""
@@ -113,6 +114,9 @@ class Graph:
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Apply an operator; returns the name of its output."""
+        if operator == "Shape":
+            # onnxruntime 1.31 refuses the shape of a conversion of what is an output itself.
+            inputs = tuple(self._converted.get(name, name) for name in inputs)
         key = (operator, inputs, tuple(attributes.items()))
         plain = all(isinstance(value, int | str) for value in attributes.values())
         if plain and key in self._known:
@@ -183,7 +187,9 @@ class Graph:
 
     def cast(self, name: str, dtype: str) -> str:
         """Convert as in C: integers wrap around, fractions are truncated."""
-        return self.add("Cast", name, to=onnx_type(dtype))
+        made = self.add("Cast", name, to=onnx_type(dtype))
+        self._converted[made] = self._converted.get(name, name)
+        return made
 
     def every(self, *masks: str | None) -> str | None:
         """The conjunction of masks, where None is always true."""

@@ -30,6 +30,8 @@ def whole_division(
     if not divisor:
         nonzero = graph.add("Not", graph.add("Equal", b, graph.constant(0, "int64")))
         b = graph.add("Where", nonzero, b, graph.constant(1, "int64"))
+        if operands[1].constant:
+            nonzero = graph.add("Expand", nonzero, graph.add("Shape", a))
     if dtype == "uint64":
         divide = _unsigned_quotient if step.verb == "floor_divide" else _unsigned_rest
         values = divide(graph, a, b)

@@ -77,7 +77,13 @@ def gather(graph: Graph, step: Step, _: Sequence[Type], operands: Sequence[Tenso
     (positions,) = operands
     end = graph.constant(table.rows, "int64")
     lookup = positions.lookup
-    if lookup is not None and lookup.limits[0] >= 0 and lookup.limits[1] < table.rows:
+    # The table has a row for each key, and none for other values.
+    if (
+        lookup is not None
+        and lookup.limits[0] >= 0
+        and lookup.limits[1] < table.rows
+        and not 0 <= lookup.missing < table.rows
+    ):
         rows = lookup.make(table.rows, table.rows)
         valid: str | None = graph.add("Less", rows, end)
     else:

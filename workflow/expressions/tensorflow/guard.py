@@ -31,7 +31,11 @@ def guarded(values: Any) -> Any:
 
 
 def guarded_arithmetic(values: Any) -> Any:
-    """The same values, guarded if they are floats that arithmetic made."""
+    """The same values, guarded if they are floats that arithmetic made, or differences of integers.
+
+    Of the square of a difference Grappler makes an operation that most integer types lack.
+    """
     if not tf.is_symbolic_tensor(values) or values.op.type not in REWRITABLE:
         return values
-    return guarded(values) if values.dtype.is_floating else values
+    rewritten = values.dtype.is_floating or values.op.type == "Sub"
+    return guarded(values) if rewritten else values

@@ -207,11 +207,16 @@ def _bucketize(step: Step, types: Sequence[Type]) -> Function:
     edges = boundaries.array.astype(DTYPES[dtype].numpy)
 
     def count(values: Any) -> Any:
-        flat = tf.reshape(values, [-1])
-        reached = tf.searchsorted(tf.constant(edges, dtype), flat, "right", tf.int64)
+        # By the plain operation: tf.searchsorted fails for several columns without rows.
+        reached = tf.raw_ops.UpperBound(
+            sorted_inputs=tf.constant(edges[np.newaxis], dtype),
+            values=tf.reshape(values, [1, tf.size(values)]),
+            out_type=tf.int64,
+        )
+        reached = tf.reshape(reached, tf.shape(values))
         if values.dtype.is_floating:
-            reached = tf.where(tf.math.is_nan(flat), tf.zeros([], tf.int64), reached)
-        return tf.reshape(reached, tf.shape(values))
+            reached = tf.where(tf.math.is_nan(values), tf.zeros([], tf.int64), reached)
+        return reached
 
     return elementwise(count, dtype)
 

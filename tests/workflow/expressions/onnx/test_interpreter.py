@@ -141,3 +141,37 @@ def test_a_number_that_changes_nothing_as_a_float32_changes_a_float64(of, dtype,
     values = [0, 1, 3, -7]
     got = answer({"x": np.array([values], dtype).T})["made"].ravel().tolist()
     assert got == [function(float(value)) * 3 for value in values]
+
+
+@pytest.mark.parametrize("missing", [-1, 1, 2, 3])
+def test_a_row_for_unknown_values_is_taken_from_the_table(missing):
+    x = source("x", Type("int64", nullable=False))
+    found = x.lookup(Column(np.array([10, 20])), missing=missing)
+    program = program_over(x, {"y": found.gather(Column(np.array([5, 6, 7])))})
+    data = {"x": Column(np.array([10, 20, 30]))}
+    expected, made = NumpyInterpreter(program)(data)["y"], OnnxInterpreter(program)(data)["y"]
+    present = np.ones(3, bool) if expected.valid is None else expected.valid
+    assert made.valid.tolist() == present.tolist()
+    assert made.values[present].tolist() == expected.values[present].tolist()
+
+
+def test_a_number_without_rows_of_its_own_has_those_of_an_output():
+    """onnxruntime 1.31 refuses the shape of a conversion of what is an output itself."""
+    x = source("x", Type("int64", nullable=False))
+    none = Column(np.zeros(0, bool))
+    outputs = {
+        "same": x == x + 1,
+        "unknown": (x == x + 1).lookup(none, missing=3),
+        "sum": x + 1,
+        "bucket": (x + 1).bucketize(Column(np.zeros(0))),
+    }
+    made = OnnxInterpreter(program_over(x, outputs))({"x": Column(np.array([4, 5]))})
+    assert made["unknown"].values.tolist() == [3, 3]
+    assert made["bucket"].values.tolist() == [0, 0]
+
+
+def test_a_division_by_zero_is_null_in_every_row():
+    x = source("x", Type("int64", nullable=False))
+    outputs = {"rest": (x % 0).is_null(), "whole": (x // 0).is_null()}
+    made = OnnxInterpreter(program_over(x, outputs))({"x": Column(np.array([4, 5, 6]))})
+    assert [made[name].values.tolist() for name in outputs] == [[True] * 3] * 2

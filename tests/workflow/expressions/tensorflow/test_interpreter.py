@@ -18,7 +18,7 @@ from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.program.program import build
 from workflow.expressions.tensorflow import WireInterpreter, lookups
 from workflow.schema.column import Column, Strings
-from workflow.schema.dtypes import SchemaError
+from workflow.schema.dtypes import DTYPES, SchemaError
 from workflow.schema.schema import ColumnSchema, Schema
 
 
@@ -167,3 +167,17 @@ def test_program_fuses_with_a_network_in_one_saved_model(workflow, tmp_path):
 def test_workflow_alone_does_not_import_tensorflow():
     check = "import sys, workflow; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [name for name, info in DTYPES.items() if info.is_integer])
+def test_squares_of_differences_are_integers_of_every_dtype(dtype, tmp_path):
+    """Grappler makes one operation of them, which TensorFlow has for int32 and int64 alone."""
+    a, b = (source(name, Type(dtype, nullable=False)) for name in "ab")
+    outputs = {"square": (a - b) ** 2, "opposite": (-a) * (-a)}
+    inputs = Schema(ColumnSchema(name, dtype, nullable=False) for name in "ab")
+    program = build([(ColumnSchema(n, dtype), made) for n, made in outputs.items()], inputs)
+    serve = save_and_load(program, tmp_path)
+    values = {"a": np.array([5, 12, 0], dtype), "b": np.array([3, 1, 7], dtype)}
+    answer = serve({n: tf.constant(v[:, np.newaxis]) for n, v in values.items()})
+    assert answer["square"].ravel().tolist() == ((values["a"] - values["b"]) ** 2).tolist()
+    assert answer["opposite"].ravel().tolist() == (values["a"] ** 2).tolist()
