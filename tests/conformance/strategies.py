@@ -57,10 +57,13 @@ def values(dtype: str) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def columns(draw: st.DrawFn, dtype: str, rows: int, *, is_list: bool) -> Column:
-    """A column of some rows."""
-    nulls = draw(st.booleans())
-    value = st.none() | values(dtype) if nulls else values(dtype)
+def columns(
+    draw: st.DrawFn, dtype: str, rows: int, *, is_list: bool, nullable: bool = True
+) -> Column:
+    """A column of some rows; without NaN, too, where no null may be."""
+    nulls = nullable and draw(st.booleans())
+    value = values(dtype) if nullable else values(dtype).filter(lambda each: not isnan(each))
+    value = st.none() | value if nulls else value
     row = st.none() | st.lists(value, max_size=4) if is_list else value
     return make_column(dtype, draw(st.lists(row, min_size=rows, max_size=rows)), is_list=is_list)
 
@@ -113,9 +116,9 @@ BY_DTYPE = {
     "keys": keys,
     "table": tables,
     "boundaries": boundaries,
-    # Beside keys; the position of the first one.
-    "first": lambda _: st.integers(0, 5),
-    "missing": lambda _: st.just(-1),
+    # Beside keys; the position of the first one, and one that may be among the others.
+    "first": lambda _: st.integers(0, 5) | st.sampled_from([-3, 2**40, -(2**62)]),
+    "missing": lambda _: st.integers(-2, 3) | st.just(2**62),
 }
 OVER_LISTS = VERBS.keys() - ELEMENTWISE
 
@@ -153,24 +156,35 @@ def _takes(verb: str, dtypes: Sequence[str]) -> bool:
 def programs(draw: st.DrawFn, verb: str) -> tuple[Program, dict[str, Column]]:
     """A program that applies one verb, and data for it."""
     is_list = verb in OVER_LISTS or draw(st.booleans())
-    dtypes = draw(st.sampled_from(signatures(verb)))
-    rows = draw(st.integers(0, 6))
-    data = {"a": draw(columns(dtypes[0], rows, is_list=is_list))}
-    operands = [source("a", Type(dtypes[0], is_list))]
-    for name, dtype in zip("bc", dtypes[1:], strict=False):
-        operands.append(_further(draw, operands[0], name, dtype, is_list=is_list))
-        if operands[-1].verb == "source":
+    dtypes, place = draw(st.sampled_from(signatures(verb))), draw(places(verb))
+    rows, nullable = draw(st.integers(0, 6)), draw(st.booleans())
+    data = {"a": draw(columns(dtypes[place], rows, is_list=is_list, nullable=nullable))}
+    column = source("a", Type(dtypes[place], is_list, nullable))
+    operands = []
+    for number, (name, dtype) in enumerate(zip("bcd", dtypes, strict=False)):
+        further = (
+            _further(draw, column, name, dtype, is_list=is_list) if number != place else column
+        )
+        operands.append(further)
+        if further.verb == "source" and further is not column:
             data[name] = draw(columns(dtype, rows, is_list=False))
     result = call(verb, *operands, **draw(parameters(verb, dtypes[0])))
-    inputs = Schema(schema_of_source(o) for o in operands if o.verb == "source")
+    others = [o for o in operands if o.verb == "source" and o is not column]
+    inputs = Schema(map(schema_of_source, [column, *others]))
     made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
     return build([(made, result)], inputs), data
+
+
+def places(verb: str) -> st.SearchStrategy[int]:
+    """The place of an operand that is a column; constants may stand before it, except for a filling."""
+    alone = verb in OVER_LISTS or verb == "fill_null"
+    return st.integers(0, 0 if alone else VERBS[verb].arity - 1)
 
 
 def _further(
     draw: st.DrawFn, first: Expression, name: str, dtype: str, *, is_list: bool
 ) -> Expression:
-    """A second operand: a constant, another column or, for a list, one made of the same list."""
+    """Another operand: a constant, another column or, for a list, one made of the same list."""
     if draw(st.booleans()):
         return literal(draw(values(dtype)), dtype)
     if not is_list:
@@ -182,25 +196,36 @@ def _further(
 
 @st.composite
 def chains(draw: st.DrawFn, without: Collection[str] = ()) -> tuple[Program, dict[str, Column]]:
-    """A program of several verbs, each over what the one before made."""
+    """A program of several verbs, each over what the one before made, which may be given as well."""
     # In a last bit libraries differ, and what comes after may make it grow without bound.
     verbs = sorted(VERBS.keys() - INEXACT - set(without))
     is_list, dtype = draw(st.booleans()), draw(st.sampled_from(sorted(DTYPES)))
-    first = result = source("a", Type(dtype, is_list))
-    unsigned = False
+    nullable = draw(st.booleans())
+    first = result = source("a", Type(dtype, is_list, nullable))
+    unsigned, before = False, []
     for _ in range(draw(st.integers(2, 5))):
         verb = draw(st.sampled_from(verbs))
         if verb == "divide" and unsigned:
             continue  # by zeros whose signs differ it makes infinities whose signs differ
         unsigned |= verb in UNSIGNED_ZERO
-        wanted = [s for s in signatures(verb) if s[0] == result.type.dtype]
+        place = draw(places(verb))
+        wanted = [s for s in signatures(verb) if s[place] == result.type.dtype]
         if wanted:
-            operands = [_beside(draw, result, d) for d in draw(st.sampled_from(wanted))[1:]]
+            operands = [_beside(draw, result, d) for d in draw(st.sampled_from(wanted))]
+            operands[place] = result
             with contextlib.suppress(ExpressionError):
-                result = call(verb, result, *operands, **draw(parameters(verb, result.type.dtype)))
-    made = ColumnSchema("out", result.type.dtype, result.type.is_list, result.type.nullable)
-    program = build([(made, result)], Schema([schema_of_source(first)]))
-    return program, {"a": draw(columns(dtype, draw(st.integers(0, 6)), is_list=is_list))}
+                own = draw(parameters(verb, operands[0].type.dtype))
+                before, result = [*before, result], call(verb, *operands, **own)
+    given = {"out": result}
+    if before and draw(st.booleans()):
+        given["before"] = draw(st.sampled_from(before))
+    made = [
+        (ColumnSchema(name, each.type.dtype, each.type.is_list, each.type.nullable), each)
+        for name, each in given.items()
+    ]
+    program = build(made, Schema([schema_of_source(first)]))
+    rows = draw(st.integers(0, 6))
+    return program, {"a": draw(columns(dtype, rows, is_list=is_list, nullable=nullable))}
 
 
 def _beside(draw: st.DrawFn, column: Expression, dtype: str) -> Expression:

@@ -59,7 +59,8 @@ def test_columns_together_come_out_as_alone(data):
     like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
     inputs = Schema(like.with_(name=name) for name in LANES)
     rows = data.draw(st.integers(0, 4))
-    given_ = {name: data.draw(columns(like.dtype, rows, is_list=like.is_list)) for name in LANES}
+    like_it = columns(like.dtype, rows, is_list=like.is_list, nullable=like.nullable)
+    given_ = {name: data.draw(like_it) for name in LANES}
     outputs = lanes_of(program, inputs)
     together = NumpyInterpreter(program_of(outputs, inputs))(given_)
     for name, expression in outputs.items():
@@ -78,9 +79,9 @@ def test_columns_together_come_out_as_alone_in_a_graph(name, data):
     # In ONNX columns with masks are not computed together.
     nullable = name == "tensorflow" and like.nullable
     inputs = Schema(like.with_(name=lane, nullable=nullable) for lane in LANES)
-    given_ = {lane: data.draw(columns(like.dtype, 3, is_list=like.is_list)) for lane in LANES}
-    if not nullable:
-        given_ = {lane: replace(column, valid=None) for lane, column in given_.items()}
+    rows = data.draw(st.integers(0, 3))
+    like_it = columns(like.dtype, rows, is_list=like.is_list, nullable=nullable)
+    given_ = {lane: data.draw(like_it) for lane in LANES}
     whole = program_of(lanes_of(program, inputs), inputs)
     made = GRAPHS[name].answer(whole, given_)
     expected = NumpyInterpreter(whole, together=0)(given_)
@@ -186,3 +187,23 @@ def test_number_of_rows_does_not_change_the_answer(rows):
         filled = np.where(np.isnan(values), np.float32(1), values).astype(np.float64)
         np.testing.assert_array_equal(made[name].values, np.floor(filled / (number + 1)))
         assert made[name].valid is None or made[name].valid.all()
+
+
+def test_work_that_is_used_again_and_again_is_compared_in_time():
+    odd = [3, -1, 7]  # each is itself again, as the order of its powers divides 2**62
+    rows = Schema([ColumnSchema("x", "int64")])
+    program = program_of({"power": source("x", Type("int64")) ** (2**62 + 1)}, rows)
+    made = NumpyInterpreter(program)({"x": Column(np.array(odd))})
+    assert made["power"].values.tolist() == odd
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_buckets_of_several_columns_are_counted_in_no_row(dtype, rows):
+    edges = Column(np.array([0, 2, 7]))
+    inputs = Schema(ColumnSchema(name, dtype, nullable=False) for name in LANES)
+    outputs = {n: source(n, Type(dtype, nullable=False)).bucketize(edges) for n in LANES}
+    program, given_ = program_of(outputs, inputs), {n: Column(np.ones(rows, dtype)) for n in LANES}
+    for interpreter in OTHERS:
+        made = interpreter.run(program, given_)
+        assert [made[name].values.tolist() for name in LANES] == [[1] * rows] * len(LANES)

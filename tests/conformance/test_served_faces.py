@@ -47,7 +47,8 @@ def over_lanes(draw: st.DrawFn, program: Program) -> tuple[Program, dict[str, Co
     like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
     inputs = Schema(like.with_(name=name) for name in LANES)
     rows = draw(st.integers(0, 4))
-    data = {n: draw(columns(like.dtype, rows, is_list=like.is_list)) for n in LANES}
+    like_it = columns(like.dtype, rows, is_list=like.is_list, nullable=like.nullable)
+    data = {name: draw(like_it) for name in LANES}
     made = served_program(lanes_of(program, inputs), inputs)
     return made, {name: data[name] for name in made.inputs}
 
@@ -122,6 +123,8 @@ def test_chain_of_verbs_is_served_as_it_computes(data: st.DataObject, padded: bo
 @given(data=st.data(), verb=st.sampled_from(sorted(VERBS)), padded=st.booleans())
 def test_verb_is_served_as_it_computes(data: st.DataObject, verb: str, padded: bool):
     program, drawn = draw_program(data, verb)
-    sources = {n: source(n, Type(c.dtype, c.is_list)) for n, c in program.inputs.items()}
+    sources = {
+        n: source(n, Type(c.dtype, c.is_list, c.nullable)) for n, c in program.inputs.items()
+    }
     served = served_program(inline(program, sources), program.inputs)
     assert_served_alike(served, {name: drawn[name] for name in served.inputs}, padded=padded)

@@ -10,6 +10,7 @@ from interpreters import CANNOT, OTHERS, REFERENCE, assert_same, equality_of
 from searched import searched
 from strategies import chains, programs
 
+from workflow.expressions.language.limits import Range
 from workflow.expressions.language.tree import source
 from workflow.expressions.language.types import ExpressionError, Type
 from workflow.expressions.language.verbs import VERBS
@@ -64,30 +65,28 @@ def test_chain_of_verbs_is_the_same_on_every_interpreter(made):
 
 def assert_interpreters_agree(program: Program, columns: dict[str, Column]) -> Column:
     """The answer, which is that of every interpreter."""
-    expected = REFERENCE.run(program, columns)["out"]
-    assert_of_static_type(program, columns, expected)
+    expected, equality = REFERENCE.run(program, columns), equality_of(program)
+    rows = next(iter(columns.values())).rows
+    for (column, place), made in zip(program.outputs, expected.values(), strict=True):
+        assert_of_static_type(column, rows, made)
+        assert_in_range(ranges(program)[place], made)
     for interpreter in OTHERS:
         received = interpreter.answer(program, columns)
-        if received is not None:
-            assert_same(
-                expected, received["out"], what=interpreter.name, equality=equality_of(program)
-            )
-    return expected
+        for name in received or ():
+            what = f"{interpreter.name}: {name}"
+            assert_same(expected[name], received[name], what=what, equality=equality)
+    return expected["out"]
 
 
-def assert_of_static_type(program: Program, columns: dict[str, Column], made: Column) -> None:
-    column, _ = program.outputs[0]
+def assert_of_static_type(column: ColumnSchema, rows: int, made: Column) -> None:
     assert made.array.dtype == DTYPES[column.dtype].numpy
     assert made.is_list == column.is_list
-    assert made.rows == next(iter(columns.values())).rows
+    assert made.rows == rows
     if not column.nullable:
         assert made.valid is None or made.valid.all()
-    assert_in_range(program, made)
 
 
-def assert_in_range(program: Program, made: Column) -> None:
-    [(_, place)] = program.outputs
-    found = ranges(program)[place]
+def assert_in_range(found: Range | None, made: Column) -> None:
     values = made.array if made.valid is None else made.array[made.valid]
     if values.dtype.kind not in "biu":
         assert found is None
