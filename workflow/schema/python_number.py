@@ -16,11 +16,13 @@ _R = TypeVar("_R")
 def python_number(value: Any) -> Any:
     """A scalar of numpy as Python's, which checks of types and JSON take; anything else as it is.
 
+    Beside a comparison's left operand numpy makes an array without dimensions of a scalar.
+
     Example:
         >>> python_number(np.int64(7)), python_number("7")
         (7, '7')
     """
-    return value.item() if isinstance(value, np.generic) else value
+    return value.item() if isinstance(value, np.generic | np.ndarray) and not value.shape else value
 
 
 def whole_number(name: str, given: Any, least: int, error: type[Exception]) -> int:

@@ -176,7 +176,8 @@ def test_no_dependency_may_be_named():
     ("function", "message"),
     [
         (lambda x, n: x + n, r"Received: a frame of the columns x, n; take one, as in df\['n'\]"),
-        (lambda x, n: x.clip(n), r"It was given a frame of the columns x, n; take one"),
+        (lambda x, n: x.clip(n), r"Received: a frame of the columns x, n; take one"),
+        (lambda x, n: x + abs(n), r"It was given a frame of the columns x, n; take one"),
         (lambda x, n: n, r"Expected a column from <lambda>. Received: a frame"),  # noqa: ARG005
         (lambda x, n, s: x, r"Received: one of 3 arguments\. Take further .* df\["),  # noqa: ARG005
     ],

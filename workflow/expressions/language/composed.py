@@ -13,6 +13,7 @@ import numpy as np
 from workflow.schema.dtypes import DTYPES
 
 from ...schema.column import Column, Strings
+from ...schema.python_number import python_number
 from .fingerprints import CROSS_KEY
 from .types import ExpressionError
 
@@ -31,7 +32,7 @@ def power(base: Expression, exponent: Any) -> Expression:
     A product where this is exact: for integers with an exponent from 0 on, which stay integers and
     overflow by wrapping around, and for squares. Else the verb `power`, which makes floats.
     """
-    exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
+    exponent = python_number(exponent)
     if base.type.kind in ("int", "uint") and type(exponent) is int and exponent >= 0:
         return _product(base, exponent)
     if base.type.kind == "float" and isinstance(exponent, int | float) and exponent == 2:
@@ -56,6 +57,7 @@ def rounded(column: Expression, decimals: int) -> Expression:
     Raises:
         ExpressionError: an invalid number of digits.
     """
+    decimals = python_number(decimals)
     if type(decimals) is not int or abs(decimals) > _MOST_DIGITS:
         raise ExpressionError(
             f"round takes from {-_MOST_DIGITS} to {_MOST_DIGITS} digits. Received: {decimals!r:.200}."
@@ -117,7 +119,7 @@ def is_in(column: Expression, values: Iterable[Any]) -> Expression:
 def _values(values: Iterable[Any]) -> list[Any]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise ExpressionError(f"isin takes a list of values. Received: {values!r:.200}.")
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    plain = [python_number(value) for value in values]
     wrong = [v for v in plain if not isinstance(v, bool | int | float | str) or v != v]  # noqa: PLR0124 - NaN
     if wrong:
         raise ExpressionError(

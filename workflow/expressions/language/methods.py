@@ -11,6 +11,7 @@ import numpy as np
 from workflow.schema.dtypes import dtype_of
 
 from ...schema.column import Column
+from ...schema.python_number import python_number
 from .composed import is_in, power, rounded
 from .types import ExpressionError, check_constant
 from .verbs import VERBS
@@ -209,6 +210,7 @@ class Methods(ABC):
 
     def hash_bucket(self, num_buckets: int, seed: int = 0) -> Expression:
         """A pseudo-random number from 0 to `num_buckets` - 1, int64."""
+        num_buckets = python_number(num_buckets)
         check_constant(num_buckets, "int64")
         if num_buckets < 1:
             raise ExpressionError(f"Expected at least one bucket. Received: {num_buckets}.")

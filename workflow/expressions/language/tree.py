@@ -12,6 +12,7 @@ import numpy as np
 from workflow.schema.dtypes import DTYPES
 
 from ...schema.column import Column
+from ...schema.python_number import python_number
 from .methods import Methods, Operand, vocabulary
 from .types import ExpressionError, Root, Type
 from .verbs import VERBS, element_root
@@ -79,10 +80,7 @@ def constant(value: Any, like: Type | None = None) -> Expression:
     Raises:
         ExpressionError: a value that is not a bool, a number or a string.
     """
-    # Of its number on the left of a comparison numpy makes an array without dimensions.
-    value = (
-        value.item() if isinstance(value, np.generic | np.ndarray) and not value.shape else value
-    )
+    value = python_number(value)
     if not isinstance(value, bool | int | float | str):
         raise ExpressionError(
             f"Expected a column, a number, a bool or a string. Received: {value!r:.200}."
@@ -124,7 +122,8 @@ def call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
     """
     like = next((o.type for o in operands if isinstance(o, Expression)), None)
     arguments = tuple(o if isinstance(o, Expression) else constant(o, like) for o in operands)
-    type_ = VERBS[verb].infer([a.type for a in arguments], parameters)
+    parameters = {name: python_number(value) for name, value in parameters.items()}
+    type_ = VERBS[verb].type_of([a.type for a in arguments], parameters)
     made = Expression(verb, arguments, parameters, type_)
     _ = made.root  # refuses lists that do not belong together here, where the caller is known
     return made

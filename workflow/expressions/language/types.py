@@ -82,6 +82,8 @@ def check_constant(value: Any, dtype: str) -> None:
         fits = bool(limits.min <= value <= limits.max)
     elif fits and info.kind == "float":
         fits = not float(np.finfo(info.numpy).max) < abs(value) < np.inf
+    elif fits and info.kind == "string":
+        fits = not any("\ud800" <= letter <= "\udfff" for letter in value)  # half a character
     if not fits:
         raise ExpressionError(f"Expected a constant of {dtype}. Received: {value!r:.200}.")
 

@@ -16,6 +16,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -40,6 +41,8 @@ from .types import ExpressionError, Root, Type, promote, table_dtype
 
 # A saved program may be hostile, and a padded batch has this many values for each row.
 LONGEST_PADDING = 100_000
+# The largest float64.
+LARGEST = float(np.finfo(np.float64).max)
 # The greatest difference between libraries in an inexact verb, in float64 units of the last place.
 MOST_ULPS = 4
 
@@ -99,6 +102,22 @@ class Verb:
     reexpressed_on: tuple[str, ...] = ()
     leaves_gpu: bool = False
     examples: tuple[Mapping[str, Any], ...] = ({},)
+
+    def type_of(self, types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
+        """The result's type, after a check of the parameters' own types.
+
+        Raises:
+            ExpressionError: operands or parameters that the verb does not support.
+        """
+        for name, value in parameters.items():
+            kind = self.parameters[name]
+            if isinstance(value, bool) or not isinstance(value, kind):
+                kinds = kind if isinstance(kind, tuple) else (kind,)
+                names = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+                raise ExpressionError(
+                    f"{self.name} takes {name} as {names}. Received: {value!r:.200}."
+                )
+        return self.infer(types, parameters)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -191,7 +210,9 @@ def _clip(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     _numbers("clip", types)
     lower, upper = parameters["lower"], parameters["upper"]
     given = [bound for bound in (lower, upper) if bound is not None]
-    if not given or not all(bound == bound for bound in given) or given[0] > given[-1]:  # noqa: PLR0124 - NaN
+    # No NaN, and no integer that no float holds.
+    known = all(abs(bound) <= LARGEST or abs(bound) == math.inf for bound in given)
+    if not given or not known or given[0] > given[-1]:
         raise ExpressionError(
             "clip needs a lower or an upper bound, or both in this order. "
             f"Received: lower={lower!r}, upper={upper!r}."

@@ -158,10 +158,7 @@ class _Reader:
             raise FormatError(f"unknown verb {verb!r}.")
         known = VERBS[verb]
         _expect_keys(parameters, *known.parameters)
-        for key, value in parameters.items():
-            if isinstance(value, bool) or not isinstance(value, known.parameters[key]):
-                raise FormatError(f"{verb} does not take {key}={value!r}.")
-        type_ = known.infer([self.steps[o].type for o in operands], parameters)
+        type_ = known.type_of([self.steps[o].type for o in operands], parameters)
         return Step(verb, operands, parameters, type_)
 
     def _parameter(self, value: Any) -> Any:
