@@ -57,11 +57,20 @@ def of_clip(parameters: Mapping[str, Any], operands: Sequence[Range]) -> Range:
     """Limits of `clip`; a bound that is not whole may be rounded either way."""
     low, high = operands[0]
     lower, upper = parameters["lower"], parameters["upper"]
-    if lower is not None and math.isfinite(lower):
-        low, high = max(low, math.floor(lower)), max(high, math.ceil(lower))
-    if upper is not None and math.isfinite(upper):
-        low, high = min(low, math.floor(upper)), min(high, math.ceil(upper))
+    if lower is not None:
+        below, above = _beside(lower)
+        low, high = max(low, below), max(high, above)
+    if upper is not None:
+        below, above = _beside(upper)
+        low, high = min(low, below), min(high, above)
     return low, high
+
+
+def _beside(bound: float) -> Range:
+    """The integers beside a bound; of an infinite one integers that no dtype holds."""
+    if math.isinf(bound):
+        bound = math.copysign(2**64, bound)
+    return math.floor(bound), math.ceil(bound)
 
 
 @of_operands

@@ -193,7 +193,8 @@ def _fill_null(
     values, limits = "", None
     if a.limits is not None and b.limits is not None:
         limits = min(a.limits[0], b.limits[0]), max(a.limits[1], b.limits[1])
-        if a.lookup is not None and b.constant and b.valid is None:
+        same = first == a.values  # and no float
+        if a.lookup is not None and same and b.constant and b.valid is None:
             values = a.lookup.make(int(b.limits[0]), a.lookup.missing)
     values = values or graph.select(a.valid, first, second, step.type.dtype)
     valid = None if b.valid is None else graph.add("Or", a.valid, b.valid)

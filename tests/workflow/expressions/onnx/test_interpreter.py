@@ -175,3 +175,11 @@ def test_a_division_by_zero_is_null_in_every_row():
     outputs = {"rest": (x % 0).is_null(), "whole": (x // 0).is_null()}
     made = OnnxInterpreter(program_over(x, outputs))({"x": Column(np.array([4, 5, 6]))})
     assert [made[name].values.tolist() for name in outputs] == [[True] * 3] * 2
+
+
+def test_a_lookup_that_is_filled_with_another_type_is_converted(tmp_path):
+    x = source("x", Type("int64"))
+    filled = x.lookup(Column(np.array([10, 20]))).fill_null(constant(2**63 + 2048, Type("uint64")))
+    program = program_over(x, {"y": filled})
+    answer = serve_program(program, tmp_path)({"x": np.array([[20], [7], [-(2**63)]])})
+    assert answer["y"].ravel().tolist() == [1, -1, 2.0**63 + 2048]

@@ -5,6 +5,8 @@ That no value is outside of it is part of the conformance of verbs.
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from workflow.expressions.language.limits import LONGEST_LIST
@@ -25,6 +27,9 @@ KNOWN: dict[str, tuple[Expression, tuple[int, int] | None]] = {
     "difference": (A % 24 - A % 7, (-6, 23)),
     "clip": (A.clip(-5, 100.5), (-5, 101)),
     "one end": (A.clip(0), (0, 2**63 - 1)),
+    "no end": ((A % 3).clip(-math.inf, math.inf), (0, 2)),
+    "beyond every number": ((A % 3).clip(math.inf), WIDE),
+    "below every number": ((A % 3).clip(None, -math.inf), WIDE),
     "flags": ((A > 3).cast("int64") * 7, (0, 7)),
     "where": (where(A > 0, 9, A % 3), (0, 9)),
     "filling": ((A % 3).fill_null(-1), (-1, 2)),
