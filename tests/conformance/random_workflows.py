@@ -19,6 +19,7 @@ from workflow.schema.dtypes import DTYPES
 
 # A key, a number and a target are in all rows, under these names.
 KEY, NUMBER, TARGET = "k", "v", "target"
+_JOINED = "joined"
 NAMES = ["a", "b c", "x/y", "é", "count", "0.finite", "__out", "1"]
 TEXTS = ["", "a", "b", "é", " a", "a longer text than the others"]
 Step = Callable[[st.DrawFn], Operator]
@@ -68,7 +69,8 @@ OVER_ROWS: list[Step] = [
         KEY, sort_cols=NUMBER, aggs=draw(st.sampled_from(["count", "first", "list", "mean"]))
     ),
 ]
-# Operators that keep all values, or need a table or a function that random columns would seldom suit.
+# Operators that keep all values, or need a function or a table that random columns would seldom suit; a
+# branch may begin with a join of its first column.
 LEFT_OUT = [
     *(ops.AddMetadata, ops.AddProperties, ops.AddTags, ops.TagAsItemFeatures, ops.TagAsItemID),
     *(ops.TagAsUserFeatures, ops.TagAsUserID, ops.DataStats, ops.DropLowCardinality),
@@ -91,13 +93,18 @@ class RandomWorkflow:
 
 @st.composite
 def random_workflows(
-    draw: st.DrawFn, *, row_by_row: bool = False, names_of: Sequence[str] = NAMES
+    draw: st.DrawFn,
+    *,
+    row_by_row: bool = False,
+    names_of: Sequence[str] = NAMES,
+    joins: bool = True,
 ) -> RandomWorkflow:
     """One or two branches of up to three operators each; ones that the columns do not suit are left out.
 
     Args:
         row_by_row: without operators that need more than one row of the data.
         names_of: names of columns.
+        joins: with columns of tables.
     """
     steps = STEPS if row_by_row else [*STEPS, *OVER_ROWS]
     names = draw(st.lists(st.sampled_from(names_of), min_size=1, max_size=4, unique=True))
@@ -113,24 +120,51 @@ def random_workflows(
             ColumnSchema(TARGET, "float32", nullable=False),
         ]
     )
-    branches = [_branch(draw, names, schema, steps, n) for n in range(draw(st.integers(1, 2)))]
+    branches = []
+    for number in range(draw(st.integers(1, 2))):
+        join = joins and draw(st.booleans())
+        branches.append(_branch(draw, names, schema, steps, number, join=join))
     node = branches[0] if len(branches) == 1 else branches[0] + branches[1]
     return RandomWorkflow(node, _frame(draw, schema, 1), _frame(draw, schema, 0))
 
 
 def _branch(
-    draw: st.DrawFn, names: list[str], schema: Schema, steps: Sequence[Step], number: int
+    draw: st.DrawFn,
+    names: list[str],
+    schema: Schema,
+    steps: Sequence[Step],
+    number: int,
+    *,
+    join: bool,
 ) -> Node:
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
     node: Node = chosen >> ops.Rename(postfix=f"_{number}")
+    if join:
+        joined = [chosen[0]] >> _join(draw, schema[chosen[0]])
+        longer = node + (joined[_JOINED] >> ops.Rename(postfix=f"_{number}"))
+        node = longer if _suits(longer, schema) else node
     for _ in range(draw(st.integers(1, 3))):
-        try:
-            longer = node >> draw(st.sampled_from(steps))(draw)
-            Workflow(longer).fit_schema(schema)
-        except WorkflowError:
-            continue
-        node = longer
+        longer = node >> draw(st.sampled_from(steps))(draw)
+        node = longer if _suits(longer, schema) else node
     return node
+
+
+def _suits(node: Node, schema: Schema) -> bool:
+    try:
+        Workflow(node).fit_schema(schema)
+    except WorkflowError:
+        return False
+    return True
+
+
+def _join(draw: st.DrawFn, column: ColumnSchema) -> Operator:
+    """A join of a column with a table of one row or of several, whose values may be null or lists."""
+    keys = _COMMON.get(column.info.kind, list(range(9)))[: draw(st.sampled_from([1, 5]))]
+    values = draw(st.sampled_from([[0.5, None], ["a", "", None], [[1], [], [None, 2]], [7]]))
+    rows = [values[number % len(values)] for number in range(len(keys))]
+    dtype = polars_dtype(column.dtype)
+    table = pl.DataFrame({column.name: pl.Series(keys, dtype=dtype), _JOINED: rows})
+    return ops.JoinExternal(table, on=column.name)
 
 
 def _frame(draw: st.DrawFn, schema: Schema, least: int) -> pl.DataFrame:
