@@ -33,9 +33,9 @@ def guarded(values: Any) -> Any:
 def guarded_arithmetic(values: Any) -> Any:
     """The same values, guarded if they are floats that arithmetic made, or differences of integers.
 
-    Of the square of a difference Grappler makes an operation that most integer types lack.
+    Of the square of a difference Grappler makes an operation that integers lack, except for int32 and int64.
     """
     if not tf.is_symbolic_tensor(values) or values.op.type not in REWRITABLE:
         return values
-    rewritten = values.dtype.is_floating or values.op.type == "Sub"
-    return guarded(values) if rewritten else values
+    squared = values.op.type == "Sub" and values.dtype not in (tf.int32, tf.int64)
+    return guarded(values) if values.dtype.is_floating or squared else values
