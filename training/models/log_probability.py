@@ -101,7 +101,7 @@ def _read(items: Any, names: list[str]) -> pl.DataFrame:
                 f"Expected the columns {listed(names)} in items. Received: {listed(have)}; "
                 f"missing: {listed(missing)}." + did_you_mean(missing, have)
             )
-        table = frame.select(names).collect()
+        table = frame.select([*dict.fromkeys(names)]).collect()
     except WorkflowError as error:
         raise TrainingError(f"Expected items as a table. Received: {error}") from error
     if not table.height:

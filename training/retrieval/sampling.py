@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from workflow.wire.request_rules import NNZS, VALUES
+from workflow.wire.request_rules import NNZS, VALUES, is_list_values
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -85,7 +85,11 @@ class SampledItems(keras.layers.Layer):
         }
 
     def _names(self) -> list[str]:
-        return list(dict.fromkeys(n.removesuffix(VALUES).removesuffix(NNZS) for n in self.dtypes))
+        """The features; a number of its own may be named as a part of a list."""
+        names = [
+            n.removesuffix(VALUES) if is_list_values(n, self.dtypes) else n for n in self.dtypes
+        ]
+        return [name for name in names if name.removesuffix(NNZS) + VALUES not in self.dtypes]
 
     def _taken(self, name: str, places: tf.Tensor) -> Any:
         if name in self.columns:

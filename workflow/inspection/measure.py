@@ -47,6 +47,9 @@ def measure(
     finite_values = values.filter(_is_finite(column)) if column.info.kind == "float" else values
     part, sample = _part(finite_values.drop_nulls(), facts["finite"], most_values)
     counts = _counts(finite_values.drop_nulls(), part)
+    while part > 1 and counts.is_empty():  # of few values a hash may choose none
+        part //= 2
+        counts = _counts(finite_values.drop_nulls(), part)
     return ColumnInspection(
         name=column.name,
         dtype=column.dtype,

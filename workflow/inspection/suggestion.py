@@ -84,7 +84,7 @@ def _times_as_text(column: ColumnInspection) -> Suggestion:
     """The suggestion for texts that are dates or times in known formats."""
     first, *rest = column.formats
     kind, method = ("times", "to_datetime") if has_hours(first) else ("dates", "to_date")
-    parse = f'str.{method}("{first}")'
+    parse = f'str.strip_chars().str.{method}("{first}")'  # as `time_formats` reads them
     if column.is_list:
         parse = f"list.eval(polars.element().{parse})"
     advice = f' as text: parse them before, polars.col("{column.name}").{parse}'

@@ -161,6 +161,17 @@ def test_more_different_values_than_are_counted_are_estimated():
     assert "~" in str(inspect_dataset({"id": ids}, most_values=5_000))
 
 
+@pytest.mark.parametrize(
+    "values", [range(6), [0.5, None, float("nan"), 2.0], ["a", "b"], [[1, 2], [3]]]
+)
+def test_few_values_are_estimated_too(values):
+    """A hash may choose none of so few."""
+    for most in (1, 2):
+        found = inspect_dataset(pl.DataFrame({"id": values}, strict=False), most_values=most)
+        assert found["id"].distinct >= 1
+        assert found["id"].shares[-1] == 1
+
+
 def test_frames_csv_and_files_have_the_same_facts(rows, inspection, tmp_path):
     for column in inspect_dataset(rows).columns:
         assert same(column, inspection[column.name])
@@ -372,6 +383,7 @@ def test_advice_does_not_depend_on_how_many_values_are_kept(rows, top):
     [
         (["2012/01/01", "2012/12/31"], "dates", [(1, 7), (12, 1)]),
         (["2012-01-01", None, "2012-12-31"], "dates", [(1, 7), None, (12, 1)]),
+        ([" 2012-01-01", "2012-12-31 "], "dates", [(1, 7), (12, 1)]),
         (["1/31/2012", "12/1/2012"], "dates", [(1, 2), (12, 6)]),
         (["31.01.2012", "01.12.2012"], "dates", [(1, 2), (12, 6)]),
         (["Jan 1 2000", "Feb 1 2000"], "dates", [(1, 6), (2, 2)]),
@@ -390,14 +402,14 @@ def test_dates_as_text_are_to_be_parsed(texts, kind, expected):
     advice = suggestion(inspect_dataset(data)["day"])
     assert advice.operators.startswith('ops.DatePart(["month", "weekday"')
     assert advice.reason.startswith(f"{kind} as text: parse them before, ")
-    code = re.search(r"polars(\.col.*?\.str\..*?\(.*?\))", advice.reason)[1]
+    code = re.search(r"polars(\.col.*?\.str\.to_.*?\(.*?\))", advice.reason)[1]
     parsed = data.with_columns(eval(f"pl{code}"))["day"]  # noqa: S307 - our own text
     found = zip(parsed.dt.month(), parsed.dt.weekday(), strict=True)
     assert [None if pair == (None, None) else pair for pair in found] == expected
 
 
 def test_lists_of_times_as_text_are_to_be_parsed():
-    data = pl.DataFrame({"seen": [["2012-01-01T10:00:00Z", "2012-12-31T23:59:00Z"], [], None]})
+    data = pl.DataFrame({"seen": [["2012-01-01T10:00:00Z ", "2012-12-31T23:59:00Z"], [], None]})
     inspection = inspect_dataset(data)
     reason = suggestion(inspection["seen"]).reason
     code = re.search(r"times as text: parse them before, (polars.*)", reason)[1]
