@@ -6,7 +6,6 @@ import pytest
 
 from workflow.picture.line_chart import line_chart
 
-
 LAST_DIGIT = [(0, -118.4117966757189), (1, -118.41179667571889)]
 
 
