@@ -428,6 +428,16 @@ def test_a_page_has_the_colours_that_its_reader_prefers():
     assert 'name="viewport"' in page
 
 
+@pytest.mark.parametrize("name", ['the "day"', "back\\slash", "it's", "日付"])
+@pytest.mark.parametrize("values", [["2012-01-31", "2012-02-01"], [True, None]])
+def test_the_code_of_an_advice_suits_any_name(name, values):
+    data = pl.DataFrame({name: values})
+    reason = suggestion(inspect_dataset(data)[name]).reason
+    code = re.search(r" before, (polars.*)", reason)[1]
+    made = data.with_columns(eval(code, {"polars": pl}))  # noqa: S307 - our own text
+    assert made.schema[name] in (pl.Date, pl.Int8)
+
+
 @pytest.mark.parametrize("values", [[True, None, False], [True, None], [[True, None], [], [False]]])
 def test_booleans_with_null_are_to_be_cast(values):
     """The advice works: a request holds the null of what it casts, and it has the same id."""
