@@ -173,6 +173,7 @@ def _fault(column: ColumnInspection) -> str | None:
         f"quantiles, spread or lengths that are not {PERCENTILES} percentiles": bool(
             {*map(len, percentiles)} - {0, PERCENTILES}
         ),
+        "no quantiles": not column.quantiles and column.distinct > 0 and column.dtype != "bool",
         "percentiles that do not ascend": not all(_ascending(p, None, None) for p in percentiles),
         "lengths of lists": column.is_list != bool(column.lengths) and column.count > 0,
         f"common values that are not pairs of {column.dtype} and a count": not all(
@@ -186,7 +187,7 @@ def _fault(column: ColumnInspection) -> str | None:
 def _is_pair(pair: Sequence[Any], dtype: str) -> bool:
     kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "string": (str,), "float": (float, int)}
     allowed = kinds.get(DTYPES[dtype].kind, (int,)) if dtype in DTYPES else ()
-    return len(pair) == 2 and type(pair[0]) in allowed and type(pair[1]) is int
+    return len(pair) == 2 and type(pair[0]) in allowed and type(pair[1]) is int and pair[1] > 0
 
 
 def _ascending(numbers: Sequence[float], least: float | None, last: float | None) -> bool:

@@ -268,7 +268,9 @@ def test_top_0_keeps_no_texts_of_the_data(rows, tmp_path):
         (lambda d: edited(d, dtype="int7"), "dtype 'int7'"),
         (lambda d: edited(d, distinct=5), "ranks or shares that do not ascend"),
         (lambda d: edited(d, quantiles=[1, 2]), "not 101 percentiles"),
+        (lambda d: edited(d, quantiles=[]), "no quantiles in column 'userId'"),
         (lambda d: edited(d, common=[["a", 1]]), "common values that are not pairs of int64"),
+        (lambda d: edited(d, common=[[1, 0]]), "common values that are not pairs of int64"),
         (lambda d: edited(d, formats=['%Y")']), "formats ['%Y\")']"),
     ],
 )
