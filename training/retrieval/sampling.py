@@ -86,10 +86,9 @@ class SampledItems(keras.layers.Layer):
 
     def _names(self) -> list[str]:
         """The features; a number of its own may be named as a part of a list."""
-        names = [
-            n.removesuffix(VALUES) if is_list_values(n, self.dtypes) else n for n in self.dtypes
-        ]
-        return [name for name in names if name.removesuffix(NNZS) + VALUES not in self.dtypes]
+        lists = {n: n.removesuffix(VALUES) for n in self.dtypes if is_list_values(n, self.dtypes)}
+        lengths = {name + NNZS for name in lists.values()}
+        return [lists.get(name, name) for name in self.dtypes if name not in lengths]
 
     def _taken(self, name: str, places: tf.Tensor) -> Any:
         if name in self.columns:

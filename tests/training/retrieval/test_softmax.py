@@ -247,6 +247,19 @@ ITEMS = pl.DataFrame({"movieId": [1, 2], "genres": [[1], []], "n": [1, 0]})
         (lambda: SampledSoftmax("movieId", pl.concat([ITEMS, ITEMS])), "4 rows with 2 items"),
         (lambda: SampledSoftmax("movieId", ITEMS, popularity="n"), "number above 0"),
         (
+            lambda: SampledSoftmax("movieId", ITEMS, popularity="genres"),
+            r"popularity 'genres' as a number.*Received: List\(Int64\)",
+        ),
+        (
+            lambda: SampledSoftmax(
+                "movieId", ITEMS.with_columns(pl.col("n").cast(pl.Date)), popularity="n"
+            ),
+            "popularity 'n' as a number.*Received: Date",
+        ),
+        (lambda: SampledSoftmax("movieId", ITEMS, popularity=5), "name of a column.*Received: 5"),
+        (lambda: SampledSoftmax("movieId", ITEMS, seed=1.5), "seed as a whole number.*1.5"),
+        (lambda: SampledSoftmax("movieId", ITEMS, seed=-1), "seed as a whole number.*-1"),
+        (
             lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.lit(40) + pl.col("n"))),
             "from 0 to 39",
         ),
