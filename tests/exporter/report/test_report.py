@@ -9,6 +9,7 @@ import pytest
 from small_export import rows
 
 from exporter import ServingOptions
+from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.latency import Latency
 from exporter.report.page import how_to_serve
 from serving.prove.parity import OutputParity, ParityReport
@@ -48,6 +49,16 @@ def test_the_page_says_what_the_plan_says(export):
         assert words in text
     assert re.search(r"movies_tf : tensorflow, [\d.]+ kB", text)
     assert "<svg" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [({}, "65,536"), ({"max_rows": 9}, "9"), ({"max_batch_size": 32, "max_rows": 9}, "9")]
+    + [({"max_batch_size": 32}, "32")],
+)
+def test_the_picture_has_the_most_rows_of_a_request(export, options, most):
+    report = export(serving=ServingOptions(**options))
+    assert f">up to {most} rows<" in EnsembleDrawing.of_plan(report.plan).to_svg()
 
 
 def test_a_cache_of_several_outputs_is_remarked(export, model):
