@@ -83,6 +83,8 @@ def _table(ranked: Any) -> Array:
 
 def _listed(values: Any) -> Any:
     """An array, a column, a frame or a list as lists of Python's own objects."""
+    if type(values) in (int, str):  # nearly all items
+        return values
     if isinstance(values, np.generic):
         return values.item()
     if isinstance(values, np.ndarray) and values.dtype != object:
