@@ -118,7 +118,8 @@ class EnsembleDrawing(Drawn):
 def _carried(makers: Mapping[str, tuple[int, Item]], names: Iterable[str], end: int) -> list[Arrow]:
     """One arrow from each box that makes some of the tensors."""
     by_start: dict[int, list[Item]] = {}
-    for name in sorted(names, key=list(makers).index):
+    places = {name: place for place, name in enumerate(makers)}
+    for name in sorted(names, key=places.__getitem__):
         start, item = makers[name]
         by_start.setdefault(start, []).append(item)
     return [Arrow(start, end, items) for start, items in by_start.items()]
