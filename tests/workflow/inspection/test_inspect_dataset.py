@@ -233,6 +233,25 @@ def test_it_is_saved_and_loaded(inspection, tmp_path):
     assert Inspection.load(tmp_path / "facts.json") == inspection
 
 
+def test_many_columns_and_long_texts_are_saved_and_loaded(tmp_path):
+    frame = pl.DataFrame({f"x{n}": [n, 2 * n, n + 9] for n in range(2_000)})
+    frame = frame.with_columns(pl.lit("long" * 50_000 + str(n)).alias(f"t{n}") for n in range(9))
+    inspection = inspect_dataset(frame)
+    inspection.save(tmp_path / "facts.json")
+    assert Inspection.load(tmp_path / "facts.json") == inspection
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
+    facts = inspect_dataset({"a": [1, 2]})
+    facts.save(tmp_path / "facts.json")
+    monkeypatch.setattr("workflow.inspection.inspection.MOST_BYTES", 1_000)
+    with pytest.raises(WorkflowError, match=r"at most 1,000 bytes.*Received: .*top=0"):
+        facts.save(tmp_path / "other.json")
+    with pytest.raises(WorkflowFormatError, match=r"at most 1,000 bytes.*Received"):
+        Inspection.load(tmp_path / "facts.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["facts.json"]
+
+
 @pytest.mark.parametrize("values", [[1.7e308, 1.7e308, 3.0], [1.7e308, -1.7e308], [1e200, 3.0]])
 def test_numbers_near_the_ends_of_float64_are_saved_and_loaded(values, tmp_path):
     inspection = inspect_dataset({"price": values})
