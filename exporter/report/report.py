@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExportError
@@ -26,6 +25,7 @@ from exporter.report.page import (
     size_text,
     versions,
 )
+from workflow.files.store_commands import copy_command
 from workflow.picture.markup import safe, table
 from workflow.picture.page import as_page
 from workflow.schema.own_names import OwnNames
@@ -90,7 +90,7 @@ class ExportReport(metaclass=OwnNames):
         if isinstance(self.repository, str):
             raise ExportError(
                 f"Expected a repository in a folder. Received: {self.repository}. Copy it: "
-                f"aws s3 sync {quote(self.repository)} {_LOCAL}."
+                f"{copy_command(self.repository, _LOCAL)}."
             )
         return {m.name: self.repository / m.name / str(m.version) for m in self.plan.models}
 
