@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 from serving.connection.address import Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
@@ -28,6 +28,10 @@ from serving.exchange import (
 )
 from serving.seconds import expect_seconds
 from workflow.schema.column import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 # What HTTP and gRPC both send unchanged.
 _HEADER_NAME, _HEADER_VALUE = re.compile(r"[A-Za-z0-9_.-]+"), re.compile(r"[ -~]*")
@@ -119,6 +123,15 @@ class EnsembleClient:
         the publication of a version with other inputs.
         """
         return self._contract
+
+    @overload
+    def predict(self, data: pl.DataFrame, *, timeout: float | None = None) -> pl.DataFrame: ...
+    @overload
+    def predict(
+        self, data: Mapping[str, Any], *, timeout: float | None = None
+    ) -> dict[str, Array]: ...
+    @overload
+    def predict(self, data: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame: ...
 
     def predict(self, data: Any, *, timeout: float | None = None) -> Any:
         """Predict for every row of a table.
