@@ -1,4 +1,4 @@
-"""What a type checker tells a user of the client."""
+"""Types of the client, as a checker sees them."""
 
 from pathlib import Path
 
