@@ -322,6 +322,12 @@ def expect_headers(headers: Mapping[str, str]) -> None:
     Raises:
         ClientError: one that cannot be sent; the value, which may be secret, is not in the text.
     """
+    if not isinstance(headers, Mapping):
+        raise ClientError(
+            "INVALID_INPUT",
+            "Expected headers as a dictionary of name -> value. Received: "
+            f'{type(headers).__name__}. Write {{"authorization": token}}.',
+        )
     for name, value in headers.items():
         if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
             raise ClientError(
