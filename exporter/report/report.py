@@ -26,6 +26,7 @@ from exporter.report.page import (
     versions,
 )
 from workflow.files.store_commands import copy_command
+from workflow.picture.diagram import printable
 from workflow.picture.markup import safe, table
 from workflow.picture.page import as_page
 from workflow.schema.own_names import OwnNames
@@ -241,7 +242,10 @@ def _word(options: ServingOptions, name: str) -> str:
 
 def _tensors(verb: str, model: ModelSpec) -> list[str]:
     tensors = model.inputs if verb == "takes" else model.outputs
-    return [f"    {verb if number == 0 else '':6}{tensor}" for number, tensor in enumerate(tensors)]
+    return [
+        f"    {verb if number == 0 else '':6}{printable(str(tensor))}"
+        for number, tensor in enumerate(tensors)
+    ]
 
 
 def _local(report: ExportReport) -> str:
@@ -250,7 +254,7 @@ def _local(report: ExportReport) -> str:
 
 
 def _list(title: str, items: Iterable[str]) -> list[str]:
-    words = list(items)
+    words = [*map(printable, items)]
     return _wrapped(f"{title}: {', '.join(words)}") if words else []
 
 
