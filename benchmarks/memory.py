@@ -157,8 +157,9 @@ def serve(folder: Path) -> NumpyInterpreter:
 def cost_of(load: Callable[[Path], object], folder: Path) -> str:
     """Time, that of the processor, and peak memory beyond what was there, in this process."""
     before = memory_gb("VmRSS")
-    taken = timed(lambda: load(folder), 1)
-    megabytes = (memory_gb("VmHWM") - before) * 1024
+    with peak_memory() as peak:
+        taken = timed(lambda: load(folder), 1)
+    megabytes = (peak[0] - before) * 1024
     return f"{taken.seconds:.2f} s ({taken.processor:.2f} s CPU), {megabytes:,.0f} MB"
 
 

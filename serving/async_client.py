@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, overload
 
 from serving.client import expect_headers, expect_retries, expect_timeout, not_copied
 from serving.connection.address import Address, Tls, parse_address
@@ -26,6 +26,9 @@ from serving.exchange import (
 from workflow.schema.column import Array
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
     from serving.connection.http_async import AsyncHttpConnection
 
 
@@ -107,6 +110,28 @@ class AsyncEnsembleClient:
             ClientError: the client was not entered.
         """
         return self._entered().contract
+
+    @overload
+    async def predict(
+        self,
+        data: pl.DataFrame,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> pl.DataFrame: ...
+    @overload
+    async def predict(
+        self,
+        data: Mapping[str, Any],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[str, Array]: ...
+    @overload
+    async def predict(
+        self,
+        data: pd.DataFrame,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> pd.DataFrame: ...
 
     async def predict(self, data: Any, *, timeout: float | None = None) -> Any:  # noqa: ASYNC109
         """Predict for every row of a table: see `EnsembleClient.predict`.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 from serving.connection.address import Tls, parse_address
 from serving.connection.channel import MOST_RETRIES
@@ -28,6 +28,10 @@ from serving.exchange import (
 )
 from serving.seconds import expect_seconds
 from workflow.schema.column import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 # What HTTP and gRPC both send unchanged.
 _HEADER_NAME, _HEADER_VALUE = re.compile(r"[A-Za-z0-9_.-]+"), re.compile(r"[ -~]*")
@@ -119,6 +123,15 @@ class EnsembleClient:
         the publication of a version with other inputs.
         """
         return self._contract
+
+    @overload
+    def predict(self, data: pl.DataFrame, *, timeout: float | None = None) -> pl.DataFrame: ...
+    @overload
+    def predict(
+        self, data: Mapping[str, Any], *, timeout: float | None = None
+    ) -> dict[str, Array]: ...
+    @overload
+    def predict(self, data: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame: ...
 
     def predict(self, data: Any, *, timeout: float | None = None) -> Any:
         """Predict for every row of a table.
@@ -309,6 +322,12 @@ def expect_headers(headers: Mapping[str, str]) -> None:
     Raises:
         ClientError: one that cannot be sent; the value, which may be secret, is not in the text.
     """
+    if not isinstance(headers, Mapping):
+        raise ClientError(
+            "INVALID_INPUT",
+            "Expected headers as a dictionary of name -> value. Received: "
+            f'{type(headers).__name__}. Write {{"authorization": token}}.',
+        )
     for name, value in headers.items():
         if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
             raise ClientError(

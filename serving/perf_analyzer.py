@@ -61,6 +61,7 @@ def write_perf_analyzer_input(
         ... )  # doctest: +SKIP
         1000
     """
+    client._renewed(client.contract, None)  # noqa: SLF001 - a new version may take other columns
     requests = to_requests(replace(client.contract, limits={"max_rows": 1}), data)
     if not requests:
         raise ColumnError("INVALID_INPUT", "Expected rows to write. Received: none.")

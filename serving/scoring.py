@@ -67,6 +67,7 @@ def predict_to_parquet(
         ...     predict_to_parquet(client, "raw/*.parquet", "scores", keep=["userId", "movieId"])
         [PosixPath('scores/part-00000.parquet')]
     """
+    client._renewed(client.contract, None)  # noqa: SLF001 - a new version may take other columns
     contract = client.contract
     keep = [keep] if isinstance(keep, str) else list(dict.fromkeys(keep))
     outputs = [column.name for column in contract.outputs]

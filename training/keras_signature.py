@@ -12,7 +12,7 @@ import keras
 
 from training.errors import TrainingError
 from training.private import node_of
-from training.signature import ModelSignature, TensorSpec, check_name
+from training.signature import ModelSignature, TensorSpec, check_names
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.names import listed
 
@@ -45,12 +45,14 @@ def model_signature(model: keras.Model, names: Mapping[str, str] | None = None) 
         )
     renamed = names or {}
     _expect_keys(model, renamed)
-    inputs = tuple(
-        _spec("input", tensor, renamed.get(tensor.name, tensor.name)) for tensor in model.inputs
-    )
+    names_of_inputs = {t.name: renamed.get(t.name, t.name) for t in model.inputs}
+    check_names("input", names_of_inputs)
+    inputs = tuple(_spec("input", tensor, names_of_inputs[tensor.name]) for tensor in model.inputs)
+    names_of_outputs = _output_names(model)
+    check_names("output", {name: name for name in names_of_outputs})
     outputs = tuple(
         _spec("output", tensor, name)
-        for tensor, name in zip(model.outputs, _output_names(model), strict=True)
+        for tensor, name in zip(model.outputs, names_of_outputs, strict=True)
     )
     for side, specs in (("inputs", inputs), ("outputs", outputs)):
         _check_distinct(side, [spec.name for spec in specs])
@@ -110,7 +112,6 @@ def _is_auto_named(operation: Any) -> bool:
 
 
 def _spec(side: str, tensor: Any, name: str) -> TensorSpec:
-    check_name(side, name, tensor.name)
     # Of an output only TensorFlow knows: Keras takes x * 5.0 for sparse.
     is_input = side == "input"
     if is_input and (getattr(tensor, "sparse", False) or getattr(tensor, "ragged", False)):

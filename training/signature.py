@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from training.errors import TrainingError
+from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
 
 # TensorFlow silently renames inputs of a SavedModel with other names.
@@ -72,30 +74,37 @@ class ModelSignature(metaclass=OwnNames):
         return f"{inputs} -> {outputs}"
 
 
-def check_name(side: str, name: str, own: str | None = None) -> None:
-    """Check that an input or an output can be served under its name.
+def check_names(side: str, names: Mapping[str, str]) -> None:
+    """Check that inputs or outputs can be served under their names.
 
     Args:
         side: "input" or "output".
-        name: its name.
-        own: the network's own name of it, if another one.
+        names: the network's own name of each -> the name that it is served under.
 
     Raises:
-        TrainingError: TensorFlow or Triton would refuse or change it.
+        TrainingError: TensorFlow or Triton would refuse or change some of them.
     """
-    pattern = _INPUT_NAME if side == "input" else _OUTPUT_NAME
-    if pattern.fullmatch(name) and not (side == "input" and keyword.iskeyword(name)):
+    is_input = side == "input"
+    pattern = _INPUT_NAME if is_input else _OUTPUT_NAME
+    refused = {
+        own: name
+        for own, name in names.items()
+        if not pattern.fullmatch(name) or (is_input and (keyword.iskeyword(name) or name == "self"))
+    }
+    if not refused:
         return
-    allowed = "letters, digits and _, a letter first, not a keyword of Python"
+    allowed = "letters, digits and _, a letter first, not a keyword of Python and not self"
+    own, first = next(iter(refused.items()))
+    which, it = (f"an {side}", "it") if len(refused) == 1 else (f"each {side}", "them")
     remedy = (
-        "Rename it in the model; or export with ServingOptions(columns="
-        f"{{{name!r}: <column of the workflow>}}), to which ops.Rename can give such a name."
+        f"Rename {it} in the model; or export with ServingOptions(columns="
+        f"{{{first!r}: <column of the workflow>}}), to which ops.Rename can give such a name."
     )
-    if side == "output":
-        allowed, remedy = "letters, digits, _, - and .", "Rename it in the model."
-    elif own not in (None, name):
+    if not is_input:
+        allowed, remedy = "letters, digits, _, - and .", f"Rename {it} in the model."
+    elif own != first:
         remedy = f"Give the column that feeds {own!r} such a name with ops.Rename."
     raise TrainingError(
-        f"Expected the name of an {side} of {allowed}, since TensorFlow or Triton would refuse "
-        f"or change another. Received: {name!r}. {remedy}"
+        f"Expected the name of {which} of {allowed}, since TensorFlow or Triton would refuse or change "
+        f"another. Received: {listed(map(repr, refused.values()))}. {remedy}"
     )

@@ -46,7 +46,8 @@ def get_embedding_sizes(
 
     Returns:
         `{column: (cardinality, dimension)}`; if there are list columns a pair of these
-        dictionaries: first the single-hot columns, then the multi-hot ones.
+        dictionaries: first the single-hot columns, then the multi-hot ones. Code for both, also for a
+        type checker: `single, lists = sizes if isinstance(sizes, tuple) else (sizes, {})`.
 
     Raises:
         WorkflowError: a cardinality or a width is not a positive whole number.

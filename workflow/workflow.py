@@ -43,6 +43,7 @@ from .operator.frame_operator import OutOfFoldOperator
 from .picture import Diagram, Drawn
 from .progress.stage import expect_total, showing
 from .saved.save import load_workflow, save_workflow
+from .saved.saved_files import expect_own
 from .schema.schema import Schema
 from .schema.training_data import TrainingData
 from .transform.dataset_run import expect_free
@@ -416,6 +417,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         def write(local: str | os.PathLike[str]) -> list[Path]:
             sink = _sink(local, data, rows_per_file, compression, seed if shuffle else None)
             if save_to is not None:
+                expect_own(as_path(save_to))
                 # Not before: the folder may be another run's, whose workflow this one would replace.
                 sink = replace(sink, once_held=partial(self.save, save_to))
             with showing("fit", progress=progress):

@@ -12,7 +12,7 @@ from workflow.wire.request_rules import NNZS, VALUES
 
 
 def expect_told_apart(columns: Sequence[WireColumn]) -> None:
-    """Check that columns have names, and that no tensor of one can be taken for a half of a list.
+    """Check that columns have names that servers load, none of which can be taken for a half of a list.
 
     Servers know the halves of a list by the names `x__values` and `x__nnzs` alone.
 
@@ -24,6 +24,11 @@ def expect_told_apart(columns: Sequence[WireColumn]) -> None:
             "Expected a name for each column that a client sends, without which no server loads a model. "
             "Received: '', as readers name a column of a CSV file whose header is empty. Rename it in "
             "the data, before `fit` and in requests."
+        )
+    if nul := [column.name for column in columns if "\0" in column.name]:
+        raise ExportError(
+            "Expected names without a NUL for the columns that a client sends, since no server loads a model "
+            f"with one. Received: {listed(map(repr, nul))}. Rename it in the data, before `fit` and in requests."
         )
     owners = {tensor: column.name for column in columns for tensor in column.tensors}
     for column in columns:

@@ -17,7 +17,7 @@ from workflow.picture import Arrow, Box, Diagram, Drawn, Item
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import time_name
 from workflow.wire.format import parse_columns
-from workflow.wire.request_rules import is_list_values
+from workflow.wire.request_rules import is_list_values, parse_limits
 
 if TYPE_CHECKING:
     # Imports TensorFlow.
@@ -118,7 +118,8 @@ class EnsembleDrawing(Drawn):
 def _carried(makers: Mapping[str, tuple[int, Item]], names: Iterable[str], end: int) -> list[Arrow]:
     """One arrow from each box that makes some of the tensors."""
     by_start: dict[int, list[Item]] = {}
-    for name in sorted(names, key=list(makers).index):
+    places = {name: place for place, name in enumerate(makers)}
+    for name in sorted(names, key=places.__getitem__):
         start, item = makers[name]
         by_start.setdefault(start, []).append(item)
     return [Arrow(start, end, items) for start, items in by_start.items()]
@@ -149,7 +150,9 @@ def _notes(config: Any, kind: str) -> dict[str, str]:
 
 
 def _rows(config: Any) -> str:
-    most = config.max_batch_size
+    text = config.parameters["limits"].string_value if "limits" in config.parameters else "{}"
+    limits = (config.max_batch_size, parse_limits(text).get("max_rows"))
+    most = min(filter(None, limits), default=0)
     return f"up to {most:,} rows" if most else "any number of rows"
 
 

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExportError
@@ -26,6 +25,8 @@ from exporter.report.page import (
     size_text,
     versions,
 )
+from workflow.files.store_commands import copy_command
+from workflow.picture.diagram import printable
 from workflow.picture.markup import safe, table
 from workflow.picture.page import as_page
 from workflow.schema.own_names import OwnNames
@@ -90,7 +91,7 @@ class ExportReport(metaclass=OwnNames):
         if isinstance(self.repository, str):
             raise ExportError(
                 f"Expected a repository in a folder. Received: {self.repository}. Copy it: "
-                f"aws s3 sync {quote(self.repository)} {_LOCAL}."
+                f"{copy_command(self.repository, _LOCAL)}."
             )
         return {m.name: self.repository / m.name / str(m.version) for m in self.plan.models}
 
@@ -241,7 +242,10 @@ def _word(options: ServingOptions, name: str) -> str:
 
 def _tensors(verb: str, model: ModelSpec) -> list[str]:
     tensors = model.inputs if verb == "takes" else model.outputs
-    return [f"    {verb if number == 0 else '':6}{tensor}" for number, tensor in enumerate(tensors)]
+    return [
+        f"    {verb if number == 0 else '':6}{printable(str(tensor))}"
+        for number, tensor in enumerate(tensors)
+    ]
 
 
 def _local(report: ExportReport) -> str:
@@ -250,7 +254,7 @@ def _local(report: ExportReport) -> str:
 
 
 def _list(title: str, items: Iterable[str]) -> list[str]:
-    words = list(items)
+    words = [*map(printable, items)]
     return _wrapped(f"{title}: {', '.join(words)}") if words else []
 
 

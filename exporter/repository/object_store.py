@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from exporter.errors import ExportError
@@ -21,6 +20,7 @@ from workflow import WorkflowError
 from workflow.data.bucket import Bucket
 from workflow.data.object_stores import Objects
 from workflow.files.repository import CONFIG
+from workflow.files.store_commands import remove_command
 
 # The files that Triton's backends load; without them a model is refused, whatever its config.
 _LOADED = ("model.py", "model.onnx", "saved_model.pb")
@@ -78,7 +78,7 @@ class StoredRepository:
             return [m for m in models if self._bucket.list(self._key(m), deep=True)[0]]
 
     def _removal(self, models: Sequence[str]) -> str:
-        return "; ".join(f"aws s3 rm --recursive {quote(f'{self.url}/{m}')}" for m in models)
+        return "; ".join(remove_command(f"{self.url}/{m}") for m in models)
 
     def copy(self, repository: Path, models: Sequence[str]) -> None:
         """Copy the models of a repository that has no others.
@@ -103,7 +103,7 @@ class StoredRepository:
         other_models: list[str] = []  # the models of that one, maybe for another runtime
         with suppress(WorkflowError):  # keys that may list and write are enough
             other_models = (self._bucket.note_of(self._lock(models)) or "").split()
-        mark = f"aws s3 rm {quote(f'{self._bucket.root}/{self._lock(models)}')}"
+        mark = remove_command(f"{self._bucket.root}/{self._lock(models)}", recursive=False)
         leftovers = self._present([*dict.fromkeys([*other_models, *models])])
         return ExportError(
             f"Expected no other export of {models[-1]!r} to {self.url} at the same time. Received: "

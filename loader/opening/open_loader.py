@@ -40,6 +40,7 @@ from loader.read.cpu_blocks import HostBlocks
 from loader.read.source import FrameData, ParquetData, open_data
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import Schema
+from workflow.schema.tags import fits_of
 
 # Copies of a chunk at its largest: one being decoded, one decoded, its contiguous copy, one that is
 # dealt, the rows gathered for a block, those gathered for the next one, a block waiting to be cut into
@@ -229,8 +230,9 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
         share=share,
     )
     digest = functools.cache(lambda: data.digest(source))
-    epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait, digest)
     schema = batch_schema(layout, names, data.schema)
+    fits = fits_of(schema.columns)
+    epochs = Epochs(pieces, device.source, settings, source.skipped, device.wait, digest, fits)
     return Opened(epochs, device, layout, schema)
 
 

@@ -163,10 +163,18 @@ def read(column: WireColumn, data: Any) -> Column:
             f"Expected one column {column.name!r}. Received: {data.shape[1]} of that name. "
             "Rename or drop the others.",
         )
-    single = data is None or isinstance(data, (str, bytes, bool, int, float, date, np.generic))
-    advice = "A single row is a list of one value." if single else "Convert it: list(column)."
     raise DtypeError(
         "INVALID_INPUT",
         f"Column {column.name!r}: expected an array, a list or a series. "
-        f"Received: {type(data).__name__}. {advice}",
+        f"Received: {type(data).__name__}. {_advice(data)}",
     )
+
+
+def _advice(data: Any) -> str:
+    if data is None or isinstance(data, (str, bytes, bool, int, float, date, np.generic)):
+        return "A single row is a list of one value."
+    if hasattr(data, "to_pylist"):  # Arrow's; a list of them would have scalars of Arrow
+        return "Convert it: column.to_pylist()."
+    if type(data).__module__.partition(".")[0] == "pandas":  # a list of them may have pandas' NA
+        return "Convert it: pandas.Series(column)."
+    return "Convert it: list(column)."

@@ -89,6 +89,7 @@ def check_parity(
 
     try:
         network = load_network(model)
+        client._renewed(client.contract, None)  # noqa: SLF001 - a new version has other steps
         with showing("parity", progress=progress):
             frame = raw_rows(rows, client.contract.input_schema, storage_options)
             allowed = client.contract.tolerance if tolerance is None else tolerance

@@ -1,6 +1,7 @@
 """A version with other inputs or outputs is loaded while clients are connected."""
 
 import asyncio
+import json
 import shutil
 import threading
 import time
@@ -18,6 +19,7 @@ from serving import (
     ServerUnavailableError,
     predict_to_parquet,
     scoring,
+    write_perf_analyzer_input,
 )
 from serving.connection.calls import AsyncConnection, Connection
 from workflow.wire.format import WireColumn, dump_columns
@@ -289,6 +291,23 @@ def test_versions_that_change_all_the_time_leave_no_files(published_within, writ
     with pytest.raises(ServerUnavailableError, match="one version for all rows"):
         write_scores()
     assert not [*tmp_path.glob("scores/*")]
+
+
+def test_files_have_the_columns_of_a_model_that_has_changed_since_the_client_connected(
+    change, server, tmp_path
+):
+    change("id")
+    with EnsembleClient(server.grpc_url, "changing") as client:
+        change("other", "made")
+        rows = pl.DataFrame(ROWS)
+        with pytest.raises(ColumnError, match="Received: 'made', which the model answers with"):
+            predict_to_parquet(client, rows.rename({"id": "made"}), tmp_path / "a", keep="made")
+        (file,) = predict_to_parquet(client, rows, tmp_path / "scores", keep="id")
+        change("id")
+        write_perf_analyzer_input(client, rows, tmp_path / "input.json")
+    assert pl.read_parquet(file).to_dict(as_series=False) == {"id": [3, 4], "made": [5, 6]}
+    first, _ = json.loads((tmp_path / "input.json").read_text())["data"]
+    assert first["id"]["content"] == [3]
 
 
 def refused(server):

@@ -28,6 +28,8 @@ def test_a_timeout_that_is_no_time(client, timeout):
 @pytest.mark.parametrize("client", [EnsembleClient, AsyncEnsembleClient])
 def test_headers_that_cannot_be_sent(client):
     for headers, received in (
+        ("☃", "headers as a dictionary of name -> value. Received: str"),
+        ([("token", "☃")], "headers as a dictionary of name -> value. Received: list"),
         ({"a b": "c"}, "names of headers of letters.*Received: 'a b'"),
         ({3: "c"}, "names of headers of letters.*Received: 3"),
         ({"token": "☃"}, "header 'token' as text of printable ASCII. Received: other characters"),

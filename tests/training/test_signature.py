@@ -78,10 +78,21 @@ def test_outputs_without_names_of_their_own(outputs, message):
         model_signature(functional(outputs))
 
 
-@pytest.mark.parametrize("name", ["user-id", "user id", "1st", "_x", "Größe", "class", "a.b"])
+@pytest.mark.parametrize(
+    "name", ["user-id", "user id", "1st", "_x", "Größe", "class", "a.b", "self"]
+)
 def test_an_input_name_that_tensorflow_would_change_is_refused(name):
     with pytest.raises(TrainingError, match=f"name of an input.*Received: '{name}'.*Rename"):
         model_signature(functional(dense(), name=name))
+
+
+def test_all_inputs_that_tensorflow_would_change_are_named():
+    inputs = {name: keras.Input((1,), name=name) for name in ("商品", "user", "a b")}
+    model = keras.Model(inputs, keras.layers.Add(name="sum")(list(inputs.values())))
+    with pytest.raises(
+        TrainingError, match=r"each input of letters.*Received: 'a b', '商品'\. Rename them in"
+    ):
+        model_signature(model)
 
 
 def test_inputs_whose_names_differ_in_case_alone_are_refused():

@@ -203,6 +203,14 @@ def test_no_data_and_no_epochs_are_refused(model, narrow):
         ({"metrics": ["roc"]}, "Received: 'roc'. Usual are 'auc' or 'accuracy'."),
         ({"metrics": ["AUCC"]}, "Received: 'AUCC'. Did you mean 'auc'"),
         ({"metrics": ["acuracy"]}, "Did you mean 'accuracy' or '(?!accuracy')"),
+        ({"metrics": ["Mean"]}, "Received: 'Mean'."),
+        (
+            {"metrics": ["mean_io_u"]},
+            "the name of one that needs no arguments. Received: 'mean_io_u'",
+        ),
+        ({"metrics": [keras.metrics.Sum()]}, "compare labels with predictions. Received: <Sum"),
+        ({"metrics": [None]}, "compare labels with predictions. Received: None"),
+        ({"weighted_metrics": [keras.metrics.Mean()]}, "Expected weighted_metrics that compare"),
         ({"optimizer": "rms_prop"}, "Received: 'rms_prop'. Did you mean 'rmsprop'"),
     ],
 )

@@ -57,6 +57,8 @@ class RecordsFits(keras.layers.Layer):
 def fits_of_model(model: keras.Model) -> dict[str, str]:
     """Column -> digest of the fit, as `record_fits` has recorded it; empty if nothing is recorded.
 
+    Where parts of the model were trained on different fits of a column, the text differs from every digest.
+
     Example:
         >>> from training import layers
         >>> user = keras.Input((1,), name="user", dtype="int64")
@@ -64,22 +66,27 @@ def fits_of_model(model: keras.Model) -> dict[str, str]:
         >>> fits_of_model(keras.Model({"user": user}, table({"user": user})))
         {'user': '9f'}
     """
-    places = _places(model)
-    if not places:
-        return dict(getattr(model, KEY, ()))
-    return {column: fit for layer in places for column, fit in layer.fits.items()}
+    records = [dict(getattr(part, KEY, ())) for part in layers_of(model)]
+    found: dict[str, dict[str, None]] = {}
+    for fits in [*records, *(layer.fits for layer in _places(model))]:
+        for column, fit in fits.items():
+            found.setdefault(column, {})[fit] = None
+    return {column: " and ".join(fits) for column, fits in found.items()}
 
 
 def record_fits(model: keras.Model, fits: Mapping[str, str]) -> None:
     """Record the digests in all layers that have a place for them.
 
-    Without such a layer they are in the model object alone, and not in its `.keras` file.
+    Without such a layer they are in the model object and in Keras' own tables, from where a model of the same
+    layers has them too, and not in a `.keras` file.
     """
     places = _places(model)
     for layer in places:
         layer.fits = fits
     if fits and not places:
-        setattr(model, KEY, tuple(fits.items()))  # pairs, since Keras would track a dictionary
+        tables = (part for part in layers_of(model) if isinstance(part, keras.layers.Embedding))
+        for part in (model, *tables):
+            setattr(part, KEY, tuple(fits.items()))  # pairs, since Keras would track a dictionary
 
 
 def _places(model: keras.Model) -> list[RecordsFits]:

@@ -101,7 +101,7 @@ def _read(items: Any, names: list[str]) -> pl.DataFrame:
                 f"Expected the columns {listed(names)} in items. Received: {listed(have)}; "
                 f"missing: {listed(missing)}." + did_you_mean(missing, have)
             )
-        table = frame.select(names).collect()
+        table = frame.select([*dict.fromkeys(names)]).collect()
     except WorkflowError as error:
         raise TrainingError(f"Expected items as a table. Received: {error}") from error
     if not table.height:
@@ -124,10 +124,15 @@ def _expect_ids(column: pl.Series, candidate: Columns) -> None:
 def _shares(softmax: SampledSoftmax, table: pl.DataFrame) -> Any:
     if softmax.popularity is None:
         return np.full(table.height, 1 / table.height)
-    counts = table[softmax.popularity].cast(pl.Float64, strict=False).to_numpy()
+    column = table[softmax.popularity]
+    expected = (
+        f"Expected the popularity {column.name!r} as a number above 0 for each item. Received:"
+    )
+    if not column.dtype.is_numeric() and column.dtype != pl.Null:
+        raise TrainingError(f"{expected} {column.dtype}. Cast it, or take another column.")
+    counts = column.cast(pl.Float64).to_numpy()
     if not (np.isfinite(counts) & (counts > 0)).all():
         raise TrainingError(
-            f"Expected the popularity {softmax.popularity!r} as a number above 0 for each item. "
-            f"Received: {counts.min()} among others. Leave out items that never occur, or add 1."
+            f"{expected} {counts.min()} among others. Leave out items that never occur, or add 1."
         )
     return counts / counts.sum()

@@ -19,7 +19,7 @@ from training.network.named_inputs import expect_distinct, expect_known, name_in
 from training.network.network import Columns
 from training.network.onnx_file import OnnxFile
 from training.network.onnx_session import call_session
-from training.signature import ModelSignature, TensorSpec, check_name
+from training.signature import ModelSignature, TensorSpec, check_names
 from workflow.errors import in_a_line
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
@@ -300,7 +300,7 @@ def _expect_output(info: onnx.ValueInfoProto) -> None:
         raise TrainingError(
             f"Expected the output {info.name!r} of the network as a tensor. Received: {received}. {remedy}"
         )
-    check_name("output", info.name)
+    check_names("output", {info.name: info.name})
     dtype = _dtype_name(info.type.tensor_type.elem_type)
     if kind is not None and dtype not in (*DTYPES, "undefined"):
         raise TrainingError(

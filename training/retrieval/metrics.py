@@ -7,6 +7,7 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from training.errors import TrainingError
 from workflow.schema.column import Array
@@ -27,7 +28,7 @@ def ranking_metrics(
         ranked: items (N, n), the best first, n at least the largest k; numbers or strings, as an
             array, lists, or a column of a frame. A repeated item counts at its first place alone,
             None as no item.
-        relevant: the relevant items of each row, a set or a list.
+        relevant: the relevant items of each row, a set or a list; or a column of lists.
         k: the length of the lists to judge, or several.
 
     Returns:
@@ -49,7 +50,7 @@ def ranking_metrics(
             "Expected ranked items of the shape (rows, n), and each k from 1 to n. "
             f"Received: the shape {table.shape}, k={k}."
         )
-    item_sets = [_items(row) for row in relevant]
+    item_sets = [_items(row) for row in _listed(relevant)]
     if len(item_sets) != len(table) or not any(item_sets):
         raise TrainingError(
             f"Expected relevant items for each of {len(table)} rows, at least one in all. Received: "
@@ -81,13 +82,18 @@ def _table(ranked: Any) -> Array:
 
 
 def _listed(values: Any) -> Any:
-    """An array, a column or a list as lists of Python's own objects."""
+    """An array, a column, a frame or a list as lists of Python's own objects."""
+    if type(values) in (int, str):  # nearly all items
+        return values
     if isinstance(values, np.generic):
         return values.item()
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values.tolist()
-    if (to_list := getattr(values, "to_list", getattr(values, "tolist", None))) is not None:
-        values = to_list()
+    names = ("to_list", "to_pylist", "tolist")
+    if isinstance(values, pl.DataFrame):
+        values = values.rows()
+    elif (name := next((name for name in names if hasattr(values, name)), None)) is not None:
+        values = getattr(values, name)()
     elif hasattr(values, "__array__"):
         return np.asarray(values).tolist()
     return [_listed(value) for value in values] if isinstance(values, (list, tuple)) else values
@@ -113,10 +119,14 @@ def _items(row: Any) -> set[Any]:
             "Expected the relevant items of each row as a set or a list, of one item as [item]. "
             f"Received: {row!r:.50}."
         )
-    # Numpy's own strings and truth values are other types than Python's.
+    # In a set: numpy's own strings and truth values are other types than Python's.
     return {item.item() if isinstance(item, np.generic) else item for item in row}
 
 
 def _found(row: Sequence[Any], items: Collection[Any]) -> list[bool]:
     """Whether each item is relevant and was not there before."""
-    return [item in items and item not in row[:place] for place, item in enumerate(row)]
+    left, found = {*items}, []
+    for item in row:
+        found.append(item in left)
+        left.discard(item)
+    return found

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from workflow.wire.request_rules import NNZS, VALUES
+from workflow.wire.request_rules import NNZS, VALUES, is_list_values
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -85,7 +85,10 @@ class SampledItems(keras.layers.Layer):
         }
 
     def _names(self) -> list[str]:
-        return list(dict.fromkeys(n.removesuffix(VALUES).removesuffix(NNZS) for n in self.dtypes))
+        """The features; a number of its own may be named as a part of a list."""
+        lists = {n: n.removesuffix(VALUES) for n in self.dtypes if is_list_values(n, self.dtypes)}
+        lengths = {name + NNZS for name in lists.values()}
+        return [lists.get(name, name) for name in self.dtypes if name not in lengths]
 
     def _taken(self, name: str, places: tf.Tensor) -> Any:
         if name in self.columns:

@@ -94,6 +94,12 @@ class SampledSoftmax(metaclass=OwnNames):
         make_fields_plain(self)
         _expect_temperature(self.temperature)
         whole_number("count", self.count, 1, TrainingError)
+        whole_number("seed", self.seed, 0, TrainingError)
+        if not isinstance(self.popularity, str | None):
+            raise TrainingError(
+                "Expected popularity as the name of a column of items, or None. "
+                f"Received: {self.popularity!r:.100}."
+            )
 
 
 def _expect_temperature(temperature: Any) -> None:

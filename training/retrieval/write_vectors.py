@@ -65,7 +65,7 @@ def write_item_vectors(
     Raises:
         TrainingError: the model has no candidate's tower, the workflow is of another fit,
             columns are missing, an item is null or occurs twice, a column of the candidate is null
-            for an item or needs more than one row, the id is of another type than whole numbers
+            for an item or needs more than one row, a vector is not finite, the id is of another type than whole numbers
             within int64 or strings, there is no such folder, the file is one of the items' own or
             cannot be written, or batch_rows is below 1.
 
@@ -217,6 +217,11 @@ def _batch(candidate: keras.Model, workflow: Workflow, table: pl.DataFrame, id_:
     features = workflow.transform(full, engine="cpu").select([*candidate.input]).collect()
     vectors = candidate.predict_on_batch(_tensors(candidate.input, features))
     ids = _as_ids(table[id_])
+    if len(wrong := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
+        raise TrainingError(
+            f"Expected finite numbers in the vector of each item. Received: NaN or infinity for {id_!r} "
+            f"{ids[int(wrong[0])]!r:.100}. Clip or fill its columns in the workflow, or leave it out."
+        )
     column = pa.FixedSizeListArray.from_arrays(
         pa.array(np.asarray(vectors, np.float32).reshape(-1)), vectors.shape[1]
     )

@@ -167,6 +167,11 @@ def _checked_metrics(what: str, metrics: Any, metric_ids: set[int]) -> list[Any]
     if metrics is not None and not isinstance(metrics, (list, tuple)):
         raise TrainingError(f'Expected {what} as a list, such as ["auc"]. Received: {metrics!r}.')
     for metric in metrics or ():
+        if metric is None or type(metric) in (keras.metrics.Mean, keras.metrics.Sum):
+            raise TrainingError(
+                f"Expected {what} that compare labels with predictions. Received: {metric!r}. "
+                'For example "auc" or "mean_squared_error".'
+            )
         if getattr(metric, "name", None) == "loss":
             raise TrainingError(
                 f"Expected {what} of other names than that of the loss, which they would replace in the report. "
@@ -206,31 +211,28 @@ def check_objects(model: Any, callbacks: Any) -> None:
 
 
 def _check(what: str, choice: Any, find: Callable[[str], Any], module: ModuleType) -> None:
-    if not isinstance(choice, str):
+    if not isinstance(choice, str) or _finds(find, choice):
         return
-    try:
-        find(choice)
-    except ValueError as error:
-        alike = difflib.get_close_matches(choice.lower(), _names(what, find, module), n=3)
-        names = " or ".join(map(repr, alike or _USUAL[what]))
-        hint = f"Did you mean {names}?" if alike else f"Usual are {names}."
-        raise TrainingError(
-            f"Expected the {what} as an object of Keras or one of its names. "
-            f"Received: {choice!r}. {hint}"
-        ) from error
+    alike = difflib.get_close_matches(choice.lower(), _names(what, find, module), n=3)
+    names = " or ".join(map(repr, alike or _USUAL[what]))
+    hint = f"Did you mean {names}?" if alike else f"Usual are {names}."
+    raise TrainingError(
+        f"Expected the {what} as an object of Keras, or the name of one that needs no arguments. "
+        f"Received: {choice!r}. {hint}"
+    )
 
 
 def _names(what: str, find: Callable[[str], Any], module: ModuleType) -> list[str]:
     """The names, in lower case, that Keras resolves to a public object."""
     public = [name for name in dir(module) if name[0] != "_"]
     names = [spelling for n in public for spelling in (_SNAKE.sub("_", n).lower(), n.lower())]
-    choices = [
-        name for name in dict.fromkeys(names) if name not in _NO_CHOICES and _finds(find, name)
-    ]
+    choices = [name for name in dict.fromkeys(names) if _finds(find, name)]
     return list(dict.fromkeys([*choices, *(BY_SHAPE if what == "metric" else ())]))
 
 
 def _finds(find: Callable[[str], Any], name: str) -> bool:
+    if name.lower() in _NO_CHOICES:
+        return False
     try:
         return not isinstance(find(name), ModuleType)
     except (KeyError, TypeError, ValueError):  # unknown, or a class that needs arguments

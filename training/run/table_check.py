@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 
 from loader import KerasSequenceLoader
+from loader.tensorflow.sized_dataset import epochs_read_by
 from training.column_facts.id_counts import id_count, too_small
 from training.errors import TrainingError
 from training.layers.records_fits import fits_of_model
 from training.run.data_check import first_batch
 from training.table_sizes import columns_of_inputs, tables_of
 from workflow.schema.names import listed
-from workflow.schema.tags import fits_of, other_fits
+from workflow.schema.tags import other_fits
 
 
 def check_tables(model: keras.Model, data: Any) -> None:
@@ -50,12 +52,12 @@ def check_fits(model: keras.Model, *data: Any) -> dict[str, str]:
         TrainingError: another fit has made some columns; names them.
     """
     fits = fits_of_model(model)
-    for loader in data:
-        if not isinstance(loader, KerasSequenceLoader):
+    for dataset in data:
+        if (epochs := epochs_read_by(dataset)) is None:
             continue
-        features, _, _ = keras.utils.unpack_x_y_sample_weight(first_batch(loader, "data"))
-        all_fits = fits_of(loader.input_schema.columns)
-        data_fits = {name: all_fits[name] for name in features if name in all_fits}
+        features, _, _ = keras.utils.unpack_x_y_sample_weight(first_batch(dataset, "data"))
+        names = features if isinstance(features, Mapping) else ()
+        data_fits = {name: epochs.fits[name] for name in names if name in epochs.fits}
         if differ := other_fits(fits, data_fits):
             raise TrainingError(
                 "Expected data made by the fit that made the model's earlier data, or the schema it was "

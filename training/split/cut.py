@@ -48,6 +48,7 @@ def cut(model: keras.Model) -> SplitModel:
             f"Received: {model.name!r}, with an output without any. "
             "Use split=False, if there is one worker."
         )
+    _expect_true_shapes(border)
     # Keras would assign an input that the tower shares to the tower, and fail to save the model.
     with kept_histories(model.inputs):
         lookup = keras.Model(model.inputs[0] if sequential else model.input, border)
@@ -57,6 +58,19 @@ def cut(model: keras.Model) -> SplitModel:
         )
         tower = keras.Model(border, model.outputs[0] if is_alone else model.output)
     return SplitModel(lookup, tower)
+
+
+def _expect_true_shapes(border: list[Any]) -> None:
+    """Refuse tensors of another shape than Keras expects, which a model takes only inside it."""
+    for tensor in border:
+        layer = node_of(tensor).operation
+        # Of texts (N, 1) it computes (N, tokens), and Keras 3 says (N, 1, tokens).
+        if isinstance(layer, keras.layers.TextVectorization) and len(tensor.shape) == 3:
+            raise TrainingError(
+                "Expected layers whose outputs have the shape that Keras expects, to split the step. "
+                f"Received: {layer.name}, whose output has the shape (N, tokens) in place of (N, 1, tokens). "
+                "Put keras.layers.Reshape(()) before it, or use split=False, if there is one worker."
+            )
 
 
 def is_lookup(layer: Any) -> bool:

@@ -9,12 +9,12 @@ from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from shlex import quote
 from typing import Any, NamedTuple
 
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.sealed import sealed, unsealed
+from workflow.files.store_commands import remove_command
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import listed
 from workflow.schema.schema import Schema
@@ -122,8 +122,7 @@ def if_killed(folder: AnyPath) -> str:
     """The remedy for a folder that a killed transform has left, as a sentence without its stop."""
     if isinstance(folder, ObjectPath):
         return (
-            f"If it was killed, remove the folder with {UNFINISHED}: aws s3 rm --recursive "
-            f"{quote(str(folder))}"
+            f"If it was killed, remove the folder with {UNFINISHED}: {remove_command(str(folder))}"
         )
     return (
         "If it was killed, transform into the folder again, which removes the remains "

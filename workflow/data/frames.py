@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,6 +89,8 @@ _ROWS = {
     ("pyiceberg", "DataScan"): "its rows, scan.to_arrow()",
 }
 _PLAIN = "numbers, booleans, strings, dates or lists of those."
+# For text of a file in another encoding, and for Python's texts with surrogates.
+NOT_UTF8 = "Its text was written in another encoding than UTF-8: decode its bytes by that one."
 _IN_UTC = (
     'Convert its times to UTC, in pandas with .dt.tz_convert("UTC"); DatePart(time_zone=...) then takes '
     "the hours of a zone."
@@ -454,12 +457,26 @@ def _read(
     """
     names = [name for name in names if name not in refused]
     try:
-        return _without_objects(read(names), refused, values)
+        return _without_objects(_with_sound_texts(read(names)), refused, values)
     except UNREADABLE:
         conflicts = {n: text for n in names if (text := _conflict(what, n, read, values))}
     with polars_errors(f"The columns of {what} make no table"):
         frame = read([name for name in names if name not in conflicts])
     return _without_objects(frame, refused | conflicts, values)
+
+
+def _with_sound_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same frame, if its texts are UTF-8: pyarrow reads files without a check, and Polars takes its arrays."""
+    for series in frame.get_columns():
+        if _is_text(series.dtype):
+            for chunk in series.get_chunks():
+                chunk.to_arrow(compat_level=pl.CompatLevel.newest()).validate(full=True)
+    return frame
+
+
+def _is_text(dtype: Any) -> bool:
+    inner = getattr(dtype, "inner", None)
+    return dtype in (pl.String, pl.Categorical, pl.Enum) if inner is None else _is_text(inner)
 
 
 def _without_objects(
@@ -483,13 +500,19 @@ def _conflict(
     values: Callable[[Any], Iterable[Any]],
 ) -> str | None:
     try:
-        read([name])
+        _with_sound_texts(read([name]))
     except UNREADABLE as error:
-        return _not_held(name, values(name)) or (
-            f"Column {name!r} of {what} cannot be read: {first_line(error)}. "
-            f"{_IN_UTC if _is_of_zone(error) else f'Give its values one type: {_PLAIN}'}"
-        )
+        reason = f"Column {name!r} of {what} cannot be read: {first_line(error)}."
+        if isinstance(error, UnicodeError) or is_not_utf8(error):
+            return f"{reason} {NOT_UTF8}"
+        advice = _IN_UTC if _is_of_zone(error) else f"Give its values one type: {_PLAIN}"
+        return _not_held(name, values(name)) or f"{reason} {advice}"
     return None
+
+
+def is_not_utf8(error: BaseException) -> bool:
+    """Whether Polars or pyarrow met bytes that are not UTF-8 in a column of texts."""
+    return re.search("invalid utf-?8", str(error), re.IGNORECASE) is not None
 
 
 def _is_of_zone(error: BaseException) -> bool:

@@ -21,6 +21,7 @@ from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema, are_alike_
 
 from .bucket import Bucket, store_reason
 from .delimited import DelimitedTable
+from .frames import NOT_UTF8, is_not_utf8
 from .objects import AnyPath, ObjectPath
 from .parquet_file import ParquetFile, expect_unchanged
 from .partition_keys import Key, key_literal, key_type, names_for_polars
@@ -432,7 +433,8 @@ class ParquetTable:
         would be transferred again.
 
         Returns:
-            A text that names file and row group; None if all decoded rows are sound.
+            A text that names file and row group, and a column of texts that are not UTF-8; None if all
+            decoded rows are sound.
         """
         places = [
             (Rows(start, start + rows), first, file, group)
@@ -446,8 +448,16 @@ class ParquetTable:
         for rows, first, file, group in places:
             if isinstance(file.path, ObjectPath):
                 continue
-            if not self._is_sound(file, group, Rows(rows.start - first, rows.end - first)):
-                return f"{file.path} is damaged in row group {group}."
+            rows_of_file = Rows(rows.start - first, rows.end - first)
+            if (error := self._fault(file, group, rows_of_file)) is not None:
+                names = self.schema if is_not_utf8(error) else ()
+                name = next((n for n in names if self._fault(file, group, rows_of_file, n)), None)
+                if name is None:
+                    return f"{file.path} is damaged in row group {group}."
+                return (
+                    f"Expected UTF-8 in column {name!r} of {file.path}. Received: other bytes, in row group "
+                    f'{group}. {NOT_UTF8} pyarrow.parquet.read_table(path)[{name!r}].cast("binary") has them.'
+                )
             budget -= file.size // len(file.groups)
             if budget < 0:
                 break
@@ -456,14 +466,17 @@ class ParquetTable:
     def _starts(self) -> list[int]:
         return list(accumulate((file.rows for file in self.files), initial=0))
 
-    def _is_sound(self, file: ParquetFile, group: int, rows: Rows) -> bool:
-        """Whether a row group, whose rows are counted from the file's first, can be decoded."""
+    def _fault(
+        self, file: ParquetFile, group: int, rows: Rows, column: str | None = None
+    ) -> BaseException | None:
+        """The error of decoding a row group, or a column of it; its rows are counted from the file's first."""
         file.expect_sound([group], self.schema)
         try:
-            self._scan([file], rows).collect()
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
-            return False
-        return True
+            frame = self._scan([file], rows)
+            (frame if column is None else frame.select(column)).collect()
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            return error
+        return None
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from workflow.schema.column import Array
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import listed
 
-from .object_stores import expect_local
+from .object_stores import Objects, expect_local
 from .sources import Source, copied_series
 
 # Values that are checked at once, so that a mapped file does not fill the memory.
@@ -89,14 +89,19 @@ def read_vectors(
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
+    ending = _ending(table)
+    if isinstance(table, np.ndarray) or ending == ".npy":
+        _expect_no_name(vector)
+    if isinstance(table, np.ndarray) or ending in (".npy", ".safetensors"):
+        Objects(storage_options).expect_used()
     if isinstance(table, np.ndarray):
         # Without the values below the mask of a masked array; of other types it is refused.
         filled: Any = np.ma.filled  # numpy has no types for it
         matrix = filled(table, np.nan) if table.dtype.kind == "f" else table
         named = _series(ids, {})
-    elif _ending(table) == ".npy":
+    elif ending == ".npy":
         named, matrix = _series(ids, {}), _npy(Path(table))
-    elif _ending(table) == ".safetensors":
+    elif ending == ".safetensors":
         named, matrix = _safetensors(Path(table), ids, vector)
     else:
         named, matrix = _of_table(table, ids, vector, storage_options)
@@ -152,6 +157,14 @@ def _blocks(matrix: Array) -> Iterator[Array]:
 
 def _ending(table: Any) -> str:
     return Path(table).suffix.lower() if isinstance(table, str | os.PathLike) else ""
+
+
+def _expect_no_name(vector: str | None) -> None:
+    if vector is not None:
+        raise WorkflowError(
+            f"Expected no vector for one array, which has no tensors with names. Received: {vector!r}. "
+            "Leave it out."
+        )
 
 
 def _npy(path: Path) -> Array:

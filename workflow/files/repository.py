@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from shlex import quote
+
+from .store_commands import copy_command
 
 CONFIG = "config.pbtxt"
 # Triton's folder for the requests of a config's warm-up.
@@ -25,7 +26,7 @@ def expect_repository(repository: Path, error: type[Exception]) -> None:
             url = f"{store[1]}://{store[2]}"
             raise error(
                 f"Expected a model repository in a folder. Received: {url}, in an object store. Copy it "
-                f"first, as with `aws s3 sync {quote(url)} models`, and name the copy."
+                f"first, as with `{copy_command(url, 'models')}`, and name the copy."
             )
         received = (
             f"the file {repository}" if repository.exists() else f"{repository}, no such folder"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -237,7 +237,7 @@ class Resolved:
         return regroup(tuple(near), names)
 
     @cached_property
-    def tags(self) -> Mapping[str, tuple[str, ...]]:
+    def tags(self) -> Mapping[str, Sequence[str]]:
         """The tags of each column."""
         return {name: feature.schema.tags for name, feature in self.columns.items()}
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from workflow.data.sources import as_path
-from workflow.errors import WorkflowFormatError
-from workflow.expressions.program.safetensors_file import FormatError, read_json
+from workflow.errors import WorkflowError, WorkflowFormatError
+from workflow.expressions.program.safetensors_file import FormatError, expect_file, parse_json
 from workflow.files.durable import replace_file
 from workflow.files.write_errors import write_errors
 from workflow.operator.settings import fits
@@ -28,6 +29,8 @@ from .text import to_text
 from .time_formats import FORMATS
 
 FORMAT = 2
+# Of a file: some 40,000 columns.
+MOST_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -87,14 +90,17 @@ class Inspection(metaclass=OwnNames):
         The most frequent values are in it; `inspect_dataset(..., top=0)` keeps none.
 
         Raises:
-            WorkflowError: not a local path, or the file cannot be written.
+            WorkflowError: not a local path, the facts are too large to be loaded again, or the file
+                cannot be written.
         """
         columns = [asdict(column) for column in self.columns]
         document = {"format": FORMAT, "rows": self.rows, "columns": columns}
         whole = {**document, "unreadable": dict(self.unreadable)}
-        text = json.dumps(whole, indent=1, allow_nan=False)
+        text = json.dumps(whole, indent=1, allow_nan=False).encode()
+        if len(text) > MOST_BYTES:
+            raise WorkflowError(_too_large(len(text)))
         with write_errors(path):
-            replace_file(as_path(path), text.encode())
+            replace_file(as_path(path), text)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inspection:
@@ -110,11 +116,25 @@ class Inspection(metaclass=OwnNames):
             2
         """
         try:
-            return _parsed(read_json(str(as_path(path))))
+            return _parsed(_read(as_path(path)))
         except (FormatError, OSError) as error:
             raise WorkflowFormatError(
                 f"Expected an inspection, as Inspection.save writes it, in {path}. Received: {error}"
             ) from error
+
+
+def _too_large(size: int) -> str:
+    return (
+        f"Expected at most {MOST_BYTES:,} bytes of facts. Received: {size:,}. Inspect fewer columns, or "
+        "keep fewer of their texts: inspect_dataset(..., top=0)."
+    )
+
+
+def _read(path: Path) -> Any:
+    expect_file(path)
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise FormatError(_too_large(size))
+    return parse_json(path.read_bytes(), str(path))
 
 
 def _parsed(document: Any) -> Inspection:
@@ -173,6 +193,7 @@ def _fault(column: ColumnInspection) -> str | None:
         f"quantiles, spread or lengths that are not {PERCENTILES} percentiles": bool(
             {*map(len, percentiles)} - {0, PERCENTILES}
         ),
+        "no quantiles": not column.quantiles and column.distinct > 0 and column.dtype != "bool",
         "percentiles that do not ascend": not all(_ascending(p, None, None) for p in percentiles),
         "lengths of lists": column.is_list != bool(column.lengths) and column.count > 0,
         f"common values that are not pairs of {column.dtype} and a count": not all(
@@ -186,7 +207,7 @@ def _fault(column: ColumnInspection) -> str | None:
 def _is_pair(pair: Sequence[Any], dtype: str) -> bool:
     kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "string": (str,), "float": (float, int)}
     allowed = kinds.get(DTYPES[dtype].kind, (int,)) if dtype in DTYPES else ()
-    return len(pair) == 2 and type(pair[0]) in allowed and type(pair[1]) is int
+    return len(pair) == 2 and type(pair[0]) in allowed and type(pair[1]) is int and pair[1] > 0
 
 
 def _ascending(numbers: Sequence[float], least: float | None, last: float | None) -> bool:

@@ -47,6 +47,9 @@ def measure(
     finite_values = values.filter(_is_finite(column)) if column.info.kind == "float" else values
     part, sample = _part(finite_values.drop_nulls(), facts["finite"], most_values)
     counts = _counts(finite_values.drop_nulls(), part)
+    while part > 1 and counts.is_empty():  # of few values a hash may choose none
+        part //= 2
+        counts = _counts(finite_values.drop_nulls(), part)
     return ColumnInspection(
         name=column.name,
         dtype=column.dtype,
@@ -155,12 +158,13 @@ def _skew(
         sample_rows = int(sample["count"].sum())
         common = sample.head(top).with_columns(pl.col("count") * values // sample_rows)
         first = int(sample["count"][0]) / sample_rows
-        ranks, shares = _with_first(ranks, shares, first)
+        ranks, shares = _with_first([min(rank, values) for rank in ranks], shares, first)
     return {
-        "distinct": len(number) * part,
-        "once": int((number == 1).sum()) * part,
+        # An estimate may exceed the number of values, where few or none are equal.
+        "distinct": min(len(number) * part, values),
+        "once": min(int((number == 1).sum()) * part, values),
         "is_estimated": estimated,
-        "entropy": entropy(number) + np.log2(part) if len(number) else 0.0,
+        "entropy": min(entropy(number) + np.log2(part), np.log2(values)) if len(number) else 0.0,
         "zipf": zipf_exponent(number),
         "common": [list(row) for row in common.iter_rows()],
         "ranks": ranks,

@@ -145,11 +145,11 @@ class RandomColumn:
         spread = (mixed(unique + np.uint64(self._seed)) >> np.uint64(11)).astype(np.float64) / 2**53
         lengths = pl.Series(_at_percentile(column.spread, spread).round().astype(np.int64))
         texts = pl.Series(unique).cast(pl.String).str.pad_start(lengths.cast(pl.UInt64), "x")
-        common = [value for value, _ in column.common]
-        among = int(np.searchsorted(unique, len(common)))
-        if among:
-            head = pl.Series(common, dtype=pl.String).gather(unique[:among])
-            texts = pl.concat([head, texts[among:]])
+        common = pl.Series([value for value, _ in column.common], dtype=pl.String)
+        while (is_known := texts.is_in(common.implode())).any():
+            texts = pl.select(pl.when(is_known).then("x" + texts).otherwise(texts)).to_series()
+        if among := int(np.searchsorted(unique, len(common))):
+            texts = pl.concat([common.gather(unique[:among]), texts[among:]])
         return texts.gather(inverse)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 
@@ -84,12 +85,17 @@ def _times_as_text(column: ColumnInspection) -> Suggestion:
     """The suggestion for texts that are dates or times in known formats."""
     first, *rest = column.formats
     kind, method = ("times", "to_datetime") if has_hours(first) else ("dates", "to_date")
-    parse = f'str.{method}("{first}")'
+    parse = f'str.strip_chars().str.{method}("{first}")'  # as `time_formats` reads them
     if column.is_list:
         parse = f"list.eval(polars.element().{parse})"
-    advice = f' as text: parse them before, polars.col("{column.name}").{parse}'
+    advice = f" as text: parse them before, {_polars(column)}.{parse}"
     again = f'; "{rest[0]}" reads them too' if rest else ""
     return _of_times(kind, f"{advice}{again}")
+
+
+def _polars(column: ColumnInspection) -> str:
+    """The code of a column, whatever its name holds."""
+    return f"polars.col({json.dumps(column.name, ensure_ascii=False)})"
 
 
 def _of_ids(column: ColumnInspection) -> Suggestion:
@@ -105,7 +111,7 @@ def _of_ids(column: ColumnInspection) -> Suggestion:
     missing = column.null_elements if column.is_list else column.nulls
     if DTYPES[column.dtype].kind == "bool" and missing:
         dtype = "polars.List(polars.Int8)" if column.is_list else "polars.Int8"
-        cast = f'polars.col("{column.name}").cast({dtype})'
+        cast = f"{_polars(column)}.cast({dtype})"
         advice = f"booleans with null, which a request cannot hold: cast them before, {cast}"
         return replace(result, reason=f"{result.reason}; {advice}")
     return result

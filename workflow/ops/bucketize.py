@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,12 @@ from workflow.schema.names import listed
 from ._functions import of_name
 from ._numbers import expect_numbers, numbered
 
-Boundaries = Sequence[float] | Mapping[str, Sequence[float]]
+# Arrays become lists, as in every operator; for checkers they are no sequences.
+if TYPE_CHECKING:
+    Numbers = Sequence[float] | Array | pl.Series
+else:
+    Numbers = Sequence[float]
+Boundaries = Numbers | Mapping[str, Numbers]
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Bucketize(Operator):
         >>> age_group = ["age"] >> Bucketize([18, 25, 35, 50])
     """
 
-    boundaries: Boundaries | Callable[[str], Sequence[float]]
+    boundaries: Boundaries | Callable[[str], Numbers]
 
     def _check_settings(self) -> None:
         setting = self.boundaries
@@ -114,7 +119,7 @@ def _bucket(feature: Feature, boundaries: Array) -> Expression:
     return feature.expression.bucketize(Column(unsigned)) + reached
 
 
-def _expect_ascending(boundaries: Sequence[float]) -> None:
+def _expect_ascending(boundaries: Numbers) -> None:
     integers = (n for n in boundaries if isinstance(n, int))
     require(
         all(-(2**63) <= n < 2**63 for n in integers)

@@ -36,7 +36,7 @@ class JoinGroupby(Operator):
     columns themselves are not among the outputs. Groups of columns, `[["userId", "genre"],
     "userId"]`, are one key together. Null is a group like any other. A group that did not occur in
     `fit` has count 0 and null for every other statistic, so put FillMissing after it before a
-    network.
+    network. A row's own values are in its statistics: of a label use TargetEncoding.
 
     Keys are integers, booleans or strings, and `cont_cols` numbers or booleans. Nulls, NaN and
     infinities in `cont_cols` do not count. `count` is the number of rows, int32; `sum`, `mean`,

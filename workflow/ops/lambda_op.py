@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from workflow.operator.feature import Feature, Features, Selectable, State
 from workflow.operator.operator import Example, Operator
 from workflow.operator.settings import AnyDType
 from workflow.schema.schema import ColumnSchema, Schema
+
+# For checkers a function of one column or of a column and a frame, so that they know a lambda's parameters.
+if TYPE_CHECKING:
+    Function = Callable[[Any], Any] | Callable[[Any, Any], Any]
+else:
+    Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class LambdaOp(Operator):
         >>> share = ["price"] >> LambdaOp(lambda price, df: price / df["income"], dependency=["income"])
     """
 
-    f: Callable[..., Any] | Mapping[str, Program]
+    f: Function | Mapping[str, Program]
     dependency: str | Sequence[str | Selectable] | Selectable | None = None
     dtype: AnyDType | None = None
     tags: Sequence[str] | None = None

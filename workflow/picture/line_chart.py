@@ -91,7 +91,9 @@ class _Axis:
 
     def __init__(self, values: Sequence[float]) -> None:
         least, most = min(values), max(values)
-        rough = (most - least or abs(most) or 1.0) / 5
+        rough = (most - least) / 5
+        if rough <= 1e-12 * max(abs(least), abs(most)):  # of one number, but for its last digits
+            rough = abs(most) / 5 or 0.2
         power = 10.0 ** math.floor(math.log10(rough))
         self.step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * 0.999)
         first, last = math.floor(least / self.step), math.ceil(most / self.step)

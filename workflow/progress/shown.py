@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from workflow.picture.diagram import cut, printable
+
 from .line import Count, text_of
 
 # Work that ends before is not shown.
@@ -49,7 +51,7 @@ class Terminal:
     def update(self, chain: Sequence[Count]) -> None:
         """Write the line, cut to the terminal's width, in which it would be wrapped."""
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-        self._write(text_of(chain, bar=True)[: max(width - 1, 1)])
+        self._write(cut(printable(text_of(chain, bar=True)), max(width - 1, 1)))
 
     def end(self, chain: Sequence[Count]) -> None:  # noqa: ARG002
         """Erase the line."""

@@ -46,7 +46,7 @@ def write_files(folder: Path, document: Mapping[str, Any], arrays: Mapping[str, 
         OSError: an error of the file system.
         FormatError: the document or the header of the arrays is too large to be read again.
     """
-    _expect_own(folder)
+    expect_own(folder)
     with exclusive(folder) as locked:
         # Without a lock, remains cannot be distinguished from files that another save is writing.
         keep = set() if locked else {p.name for p in folder.iterdir()} - _counted_on(folder)
@@ -101,8 +101,12 @@ def _is_ours(path: Path) -> bool:
     return bool(written or path.name.endswith(PARTIAL)) and not path.is_dir()
 
 
-def _expect_own(folder: Path) -> None:
-    """Refuse to save a workflow into a folder with other files."""
+def expect_own(folder: Path) -> None:
+    """Refuse to save a workflow into a folder with other files.
+
+    Raises:
+        WorkflowError: the folder is a file, or holds other files.
+    """
     if not folder.exists():
         return
     if not folder.is_dir():

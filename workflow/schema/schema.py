@@ -7,7 +7,7 @@ numpy and the standard library, and must run on Python 3.10.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, EnumMeta
 from typing import Any
@@ -89,7 +89,7 @@ class ColumnSchema(metaclass=OwnNames):
         dtype: the element type; for a list column the type of the list's elements.
         is_list: whether each row holds a list of elements.
         nullable: whether a row (for a list column: an element) may be null.
-        tags: values of `Tags`, or the user's own words.
+        tags: values of `Tags`, or the user's own words; one or several, kept as a tuple.
         properties: JSON-able facts: `cardinality` (rows that an embedding table needs),
             `embedding_size`, `domain` ({"min", "max"}), `value_count` ({"min", "max"}) and
             `fit_digest` (of what was learnt on the way to the column).
@@ -107,7 +107,7 @@ class ColumnSchema(metaclass=OwnNames):
     dtype: str
     is_list: bool = False
     nullable: bool = True
-    tags: tuple[str, ...] = ()
+    tags: Sequence[str] = ()
     properties: Mapping[str, Any] = field(default_factory=dict)
     time: str = ""
 
@@ -116,7 +116,7 @@ class ColumnSchema(metaclass=OwnNames):
         object.__setattr__(self, "dtype", dtype_of(self.dtype).name)
         if self.dtype != "int64":  # Times that were cast are plain numbers.
             object.__setattr__(self, "time", "")
-        tags = (str(tag.value if isinstance(tag, Tags) else tag) for tag in self.tags)
+        tags = (str(tag.value if isinstance(tag, Tags) else tag) for tag in _each(self.tags))
         object.__setattr__(self, "tags", tuple(dict.fromkeys(tags)))
 
     @property
@@ -242,11 +242,11 @@ class Schema(Mapping[str, ColumnSchema], metaclass=OwnNames):
         """The columns, in order."""
         return list(self._columns.values())
 
-    def select(self, names: Iterable[str]) -> Schema:
+    def select(self, names: str | Iterable[str]) -> Schema:
         """The named columns, in the given order."""
-        return Schema(self[name] for name in names)
+        return Schema(self[name] for name in _each(names))
 
-    def keep(self, names: Iterable[str]) -> Schema:
+    def keep(self, names: str | Iterable[str]) -> Schema:
         """The columns that are among some names, in this schema's order.
 
         Example:
@@ -258,13 +258,13 @@ class Schema(Mapping[str, ColumnSchema], metaclass=OwnNames):
         if len(self._places) != len(self._columns):
             self._places = {name: place for place, name in enumerate(self._columns)}
         kept = sorted(
-            {name for name in names if name in self._columns}, key=self._places.__getitem__
+            {name for name in _each(names) if name in self._columns}, key=self._places.__getitem__
         )
         return self.select(kept)
 
-    def without(self, names: Iterable[str]) -> Schema:
+    def without(self, names: str | Iterable[str]) -> Schema:
         """All columns except the named ones."""
-        dropped = set(names)
+        dropped = set(_each(names))
         return Schema(column for column in self.columns if column.name not in dropped)
 
     def tagged(self, *tags: str) -> Schema:
@@ -300,6 +300,11 @@ class Schema(Mapping[str, ColumnSchema], metaclass=OwnNames):
 
     def __repr__(self) -> str:
         return "Schema(" + ", ".join(f"{c.name}: {c}" for c in self.columns) + ")"
+
+
+def _each(names: str | Iterable[str]) -> Iterable[str]:
+    """One name, or each of several; a text is one, and not its letters."""
+    return (names,) if isinstance(names, str) else names
 
 
 def _expect_name(name: Any) -> None:

@@ -44,8 +44,9 @@ def fit(
     from workflow import Workflow  # noqa: PLC0415 - so that help is shown at once
     from workflow.data.sources import as_path  # noqa: PLC0415
     from workflow.errors import WorkflowError  # noqa: PLC0415
+    from workflow.saved.saved_files import expect_own  # noqa: PLC0415
 
-    as_path(output)  # before the work, not after it
+    place = as_path(output)
     if transformed.shuffle and transform_to is None:
         raise CommandError(
             "Expected --transform-to FOLDER, whose rows --shuffle orders. Received: --shuffle alone."
@@ -56,6 +57,7 @@ def fit(
         raise WorkflowError(
             f"Expected a Workflow in {definition}. Received: {type(workflow).__name__}."
         )
+    expect_own(place)  # before the work, not after it
     files = []
     with transformed.computed() as how:
         if transform_to is None:

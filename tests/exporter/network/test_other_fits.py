@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import polars as pl
 import pytest
+import tensorflow as tf
 from ensemble_command import ensemble
 from onnx import TensorProto, helper
 
@@ -181,6 +182,75 @@ def test_a_network_of_keras_own_layers_is_tied_until_its_file_is_read(
     for workflow in (first, second):
         read = saved(made, "keras", tmp_path)
         export(read, workflow.remove_inputs("age"), tmp_path / "models")
+
+
+def of_ids(seed):
+    """A network of Keras' own layers."""
+    keras.utils.set_random_seed(seed)
+    user = keras.Input((1,), name="user", dtype="int32")
+    vectors = keras.layers.Flatten()(keras.layers.Embedding(8, 4)(user))
+    return keras.Model({"user": user}, keras.layers.Dense(1, "sigmoid")(vectors))
+
+
+def of_tables(seed):
+    keras.utils.set_random_seed(seed)
+    return models.mlp({"user": (8, 4)}, [], hidden=(4,))
+
+
+@pytest.mark.parametrize("make", [of_ids, of_tables])
+def test_a_mean_of_networks_is_tied_to_the_fit_of_all(make, first, second, data, tmp_path):
+    """A mean of networks of two fits, as of folds that were fitted apart, has no workflow."""
+
+    def mean(*folders):
+        parts = []
+        for seed, folder in enumerate(folders):
+            parts.append(make(seed))
+            parts[-1].name = f"part_{seed}"
+            train(parts[-1], ids_alone(data / folder))
+        user = keras.Input((1,), name="user", dtype="int32")
+        outputs = [part({"user": user}) for part in parts]
+        return keras.Model({"user": user}, keras.layers.Average(name="output")(outputs))
+
+    one, two = first.remove_inputs("age"), second.remove_inputs("age")
+    alike, mixed = mean("first", "first"), mean("first", "second")
+    export(alike, one, tmp_path / "models")
+    for network, workflow in ((alike, two), (mixed, one), (mixed, two)):
+        with pytest.raises(ExportError, match="of another fit, in which ids or numbers of user"):
+            export(network, workflow, tmp_path / "models")
+    with pytest.raises(TrainingError, match="another fit has made user"):
+        train(mixed, ids_alone(data / "second"))
+
+
+@pytest.mark.parametrize("make", [of_ids, of_tables])
+def test_a_network_that_goes_on_from_a_trained_one_is_tied(make, first, second, data, tmp_path):
+    """A calibration, and the record that is removed."""
+    trained = make(0)
+    train(trained, ids_alone(data / "first"))
+    further = keras.Model(trained.input, keras.layers.Rescaling(0.5)(trained.output))
+    one, two = first.remove_inputs("age"), second.remove_inputs("age")
+    export(further, one, tmp_path / "models")
+    with pytest.raises(ExportError, match="of another fit, in which ids or numbers of user"):
+        export(further, two, tmp_path / "models")
+    for part in (trained, *trained.layers):
+        part.fit_digests = part.fits = {}
+    train(trained, ids_alone(data / "second"))
+    export(further, two, tmp_path / "models")
+
+
+def test_rows_with_weights_tie_too(first, second, data, tmp_path):
+    """A loader's `map` leaves the features what they are."""
+
+    def weighted(folder):
+        return ids_alone(data / folder).map(lambda x, y: (x, y, tf.ones_like(y) * 2))
+
+    made = of_tables(0)
+    train(made, weighted("first"), weighted("first").take(1))
+    export(made, first.remove_inputs("age"), tmp_path / "models")
+    with pytest.raises(ExportError, match="of another fit, in which ids or numbers of user"):
+        export(made, second.remove_inputs("age"), tmp_path / "models")
+    for given in ([weighted("second")], [weighted("first"), weighted("second")]):
+        with pytest.raises(TrainingError, match="another fit has made user"):
+            train(made, *given)
 
 
 def test_a_model_of_a_schema_is_tied_before_its_training(first, second, data, tmp_path):

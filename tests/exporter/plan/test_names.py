@@ -82,6 +82,15 @@ def test_numbers_that_servers_would_take_for_a_half_of_a_list_are_refused(
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_column_with_a_nul_in_its_name_is_refused(runtime, export, tmp_path):
+    pipeline = Workflow(["a\0b"] >> ops.Categorify() >> ops.Rename(name="x")).fit({"a\0b": [1, 2]})
+    network = models.mlp(pipeline.output_schema, hidden=(2,))
+    with pytest.raises(ExportError, match=r"without a NUL.*Received: 'a\\x00b'\. Rename it in the"):
+        export(network, pipeline, labels=[], serving=ServingOptions(runtime=runtime))
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_column_without_a_name_is_refused(runtime, export, tmp_path):
     """As Polars names the index that pandas writes into a CSV file."""
     data = pl.read_csv(b",price\n0,1.5\n1,2.5\n")

@@ -9,9 +9,11 @@ import pytest
 from small_export import rows
 
 from exporter import ServingOptions
+from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.latency import Latency
 from exporter.report.page import how_to_serve
 from serving.prove.parity import OutputParity, ParityReport
+from training import models
 from workflow import Workflow, ops
 
 
@@ -48,6 +50,16 @@ def test_the_page_says_what_the_plan_says(export):
         assert words in text
     assert re.search(r"movies_tf : tensorflow, [\d.]+ kB", text)
     assert "<svg" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [({}, "65,536"), ({"max_rows": 9}, "9"), ({"max_batch_size": 32, "max_rows": 9}, "9")]
+    + [({"max_batch_size": 32}, "32")],
+)
+def test_the_picture_has_the_most_rows_of_a_request(export, options, most):
+    report = export(serving=ServingOptions(**options))
+    assert f">up to {most} rows<" in EnsembleDrawing.of_plan(report.plan).to_svg()
 
 
 def test_a_cache_of_several_outputs_is_remarked(export, model):
@@ -121,3 +133,14 @@ def test_names_are_never_markup(runtime, export):
     report = export(network, workflow.fit(data), labels=[], serving=ServingOptions(runtime))
     assert "<b>" not in report.to_html()
     assert "<b>&price float64 [N, 1]" in text_of(report.to_html())
+
+
+def test_the_text_shows_names_as_they_are_written_in_python(export):
+    """A name in a terminal neither colours it nor begins a line."""
+    data = {"red\x1b[31m": [1, 2], "two\nlines": [3, 4]}
+    names = {name: f"x{number}" for number, name in enumerate(data)}
+    pipeline = Workflow([*data] >> ops.Categorify() >> ops.Rename(names)).fit(data)
+    text = str(export(models.mlp(pipeline.output_schema, hidden=(2,)), pipeline, labels=[]))
+    assert text.replace("\n", "").isprintable()
+    assert r"takes red\x1b[31m int64" in text
+    assert r"may be null: red\x1b[31m, two\nlines" in text

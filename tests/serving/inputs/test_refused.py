@@ -5,6 +5,7 @@ from datetime import date, datetime
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from converting import convert
 
@@ -67,6 +68,9 @@ REFUSED = [
     ("int64", 5, "an array, a list or a series. Received: int. A single row is a list of one"),
     ("string", "a", r"Received: str\. A single row is a list of one value"),
     ("int64", (x for x in [1]), r"Received: generator\. Convert it: list\(column\)"),
+    ("string", pa.array(["a"]), r"Received: StringArray\. Convert it: column\.to_pylist\(\)"),
+    ("string", pd.Index(["a"]), r"Received: Index\. Convert it: pandas\.Series\(column\)"),
+    ("int64", pd.array([1, None]), r"Received: IntegerArray\. .*: pandas\.Series\(column\)"),
 ]
 
 

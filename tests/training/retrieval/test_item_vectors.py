@@ -188,6 +188,19 @@ def test_an_item_without_a_number_has_no_vector_of_zero(tmp_path):
 GOOD = {"id": [1, 2], "vector": [[1.0, 2.0], [3.0, 4.0]]}
 
 
+def test_an_item_whose_vector_is_not_finite_is_named(tmp_path):
+    """Written, it would be refused by whoever reads the file, without its cause."""
+    rows = {"userId": [1, 2, 3], "movieId": [7, 8, 9], "price": [1.0, 2.0, 4.0]}
+    ids = ["userId", "movieId"] >> ops.Categorify()
+    workflow = Workflow(ids + (["price"] >> ops.Normalize())).fit(rows)
+    sides = {"query": ["userId"], "candidate": ["movieId", "price"]}
+    model = models.two_tower(workflow.output_schema, **sides, width=4, hidden=(8,))
+    items = pl.DataFrame({"movieId": [7, 8, 9], "price": [1.0, float("inf"), 2.0]})
+    with pytest.raises(TrainingError, match=r"finite numbers.*Received: NaN.*'movieId' 8.*Clip"):
+        write_item_vectors(model, workflow, items, tmp_path / "items.parquet", id="movieId")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

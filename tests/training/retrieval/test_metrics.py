@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.metrics import ndcg_score
 
@@ -91,6 +92,9 @@ def test_lists_of_a_served_frame_and_numbers_of_numpy_are_taken():
     relevant = pl.Series([[8], [5]])
     for ranked in (answers["item"], answers["item"].arr.to_list(), answers["item"].to_pandas()):
         assert ranking_metrics(ranked, relevant, k=np.array([1, 2])) == expected
+    columns = (relevant.to_arrow(), pa.chunked_array([[[8]], [[5]]]), relevant.to_pandas())
+    for column in (*columns, iter([{8}, {5}])):
+        assert ranking_metrics(answers["item"], column, k=[1, 2]) == expected
     assert ranking_metrics(answers["item"], relevant, k=np.int32(1))["recall@1"] == 0.5
     assert ranking_metrics([[7, 8]], np.array([[8.0]]), k=2)["recall@2"] == 1.0
 
@@ -105,8 +109,10 @@ LARGE = 2**53  # the first number whose successor float64 does not hold
         np.array([[LARGE + 1, None], [LARGE, 6]], object),
         [[LARGE + 1, None], [LARGE, 6]],
         [np.array([LARGE + 1, -1]), [LARGE, 6.0]],
+        pa.chunked_array([[[LARGE + 1, None]], [[LARGE, 6]]]),
+        pl.DataFrame({"first": [LARGE + 1, LARGE], "second": [None, 6]}),
     ],
-    ids=["Polars", "numpy of objects", "lists", "rows of several dtypes"],
+    ids=["Polars", "numpy of objects", "lists", "rows of several dtypes", "Arrow", "a frame"],
 )
 def test_large_ids_are_not_rounded(ranked):
     assert ranking_metrics(ranked, [{LARGE + 1}, {LARGE}], 1)["recall@1"] == 1

@@ -247,6 +247,19 @@ ITEMS = pl.DataFrame({"movieId": [1, 2], "genres": [[1], []], "n": [1, 0]})
         (lambda: SampledSoftmax("movieId", pl.concat([ITEMS, ITEMS])), "4 rows with 2 items"),
         (lambda: SampledSoftmax("movieId", ITEMS, popularity="n"), "number above 0"),
         (
+            lambda: SampledSoftmax("movieId", ITEMS, popularity="genres"),
+            r"popularity 'genres' as a number.*Received: List\(Int64\)",
+        ),
+        (
+            lambda: SampledSoftmax(
+                "movieId", ITEMS.with_columns(pl.col("n").cast(pl.Date)), popularity="n"
+            ),
+            "popularity 'n' as a number.*Received: Date",
+        ),
+        (lambda: SampledSoftmax("movieId", ITEMS, popularity=5), "name of a column.*Received: 5"),
+        (lambda: SampledSoftmax("movieId", ITEMS, seed=1.5), "seed as a whole number.*1.5"),
+        (lambda: SampledSoftmax("movieId", ITEMS, seed=-1), "seed as a whole number.*-1"),
+        (
             lambda: SampledSoftmax("movieId", ITEMS.with_columns(movieId=pl.lit(40) + pl.col("n"))),
             "from 0 to 39",
         ),
@@ -295,6 +308,31 @@ ITEMS = pl.DataFrame({"movieId": [1, 2], "genres": [[1], []], "n": [1, 0]})
 def test_settings_that_make_no_sense(make, message):
     with pytest.raises(TrainingError, match=message):
         models.two_tower(SIZES, **SIDES, softmax=make())
+
+
+@pytest.mark.parametrize("name", ["movieId", "price"])
+def test_a_popularity_may_be_a_column_of_the_candidate(name):
+    items = pl.DataFrame({"movieId": pl.Series(range(1, 41), dtype=pl.Int32), "price": 3.0})
+    softmax = SampledSoftmax("movieId", items.cast({"price": pl.Float32}), 8, popularity=name)
+    sides = {"query": ["userId"], "candidate": ["movieId", "price"]}
+    model = models.two_tower(
+        {"userId": (50, 8), "movieId": (41, 8)}, ["price"], **sides, softmax=softmax
+    )
+    shares = np.exp(model.get_layer("sampled_items").log_share.numpy())
+    expected = items[name].to_numpy() / items[name].sum()
+    np.testing.assert_allclose(shares, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["size__values", "size__nnzs"])
+def test_a_number_may_be_named_as_a_part_of_a_list(name):
+    items = pl.DataFrame({"movieId": pl.Series(range(40), dtype=pl.Int32), name: np.ones(40, "f4")})
+    sides = {"query": ["userId"], "candidate": ["movieId", name]}
+    softmax = SampledSoftmax("movieId", items, 8)
+    model = models.two_tower(
+        {"userId": (50, 8), "movieId": (40, 8)}, [name], **sides, softmax=softmax
+    )
+    ids = {"userId": tf.constant([[1]]), "movieId": tf.constant([[2]])}
+    assert np.isfinite(model(ids | {name: tf.ones((1, 1))}).numpy()).all()
 
 
 def test_a_number_without_a_value_is_no_zero_in_a_catalogue():

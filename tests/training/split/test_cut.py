@@ -260,9 +260,36 @@ def test_a_layer_that_assigns_what_no_model_holds_is_refused(batches):
     assert losses[0] != losses[1]
 
 
+def of_texts(to_vectors, before=None):
+    """A model of texts (N, 1), of which Keras gives vectors (N, tokens) and expects (N, 1, tokens)."""
+    text = keras.Input((1,), name="text", dtype="string")
+    vector = to_vectors(text if before is None else before(text))
+    return keras.Model(
+        {"text": text}, keras.layers.Dense(1, "sigmoid")(keras.layers.Flatten()(vector))
+    )
+
+
+@pytest.mark.parametrize("mode", ["multi_hot", pytest.param("tf_idf", marks=pytest.mark.long)])
+@pytest.mark.parametrize("before", [None, keras.layers.Reshape(())])
+def test_texts_as_vectors_are_trained(mode, before):
+    texts = tf.constant([["red shoe"], ["blue hat"], [""], ["hat"]])
+    to_vectors = keras.layers.TextVectorization(output_mode=mode)
+    to_vectors.adapt(texts)
+    model = of_texts(to_vectors, before)
+    data = tf.data.Dataset.from_tensors(({"text": texts}, tf.constant([[1.0], [0], [0], [0]])))
+    assert train(model, data, optimizer="sgd", metrics=[]).samples == 4
+    assert isinstance(model.train_step, SplitStep) is (before is not None)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda: of_texts(
+                keras.layers.TextVectorization(output_mode="count", vocabulary=["hat"])
+            ),
+            r"shape that Keras expects.*Received: text_vector.*\(N, tokens\).*Reshape\(\(\)\)",
+        ),
         (lambda: functional(OwnStep), "Keras' own.*Received.*OwnStep, which defines train_step"),
         (lambda: functional(assigned), "Received.*Functional, which defines train_step"),
         (lambda: functional(OwnLoss), "which defines compute_loss. Use split=False"),

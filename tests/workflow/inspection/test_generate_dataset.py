@@ -157,6 +157,19 @@ def test_texts_are_frequent_ones_and_made_up_ones_of_the_same_length(rows, made,
     assert (lengths.min(), lengths.max()) == (6, 8)
 
 
+def test_no_made_up_text_is_a_frequent_one(tmp_path):
+    """Such as numbers written as text, of which the made-up ones consist too."""
+    texts = [f"{prefix}{number}" for prefix in ("", "x", "xx") for number in range(30)]
+    data = pl.DataFrame({"code": texts}).select(
+        pl.col("code").repeat_by(pl.int_range(90, 0, -1)).explode(empty_as_null=False)
+    )
+    found = inspect_dataset(data)
+    made = pl.read_parquet(generate_dataset(found, data.height, tmp_path / "a.parquet"))
+    expected, counts = (frame["code"].value_counts(sort=True) for frame in (data, made))
+    assert made["code"].n_unique() == 90
+    assert counts["count"][:20].to_list() == pytest.approx(expected["count"][:20].to_list(), abs=2)
+
+
 def test_columns_are_independent_of_one_another(rows, tmp_path):
     twice = rows.select("whole", again="whole")
     path = generate_dataset(inspect_dataset(twice), ROWS, tmp_path / "a.parquet")

@@ -161,6 +161,18 @@ def test_more_different_values_than_are_counted_are_estimated():
     assert "~" in str(inspect_dataset({"id": ids}, most_values=5_000))
 
 
+@pytest.mark.parametrize(
+    "values", [range(6), [0.5, None, float("nan"), 2.0], ["a", "b"], [[1, 2], [3]]]
+)
+def test_few_values_are_estimated_too(values):
+    """A hash may choose none of so few."""
+    for most in (1, 2):
+        found = inspect_dataset(pl.DataFrame({"id": values}, strict=False), most_values=most)
+        assert 1 <= found["id"].distinct <= found["id"].count
+        assert found["id"].once <= found["id"].distinct == found["id"].ranks[-1]
+        assert found["id"].shares[-1] == 1
+
+
 def test_frames_csv_and_files_have_the_same_facts(rows, inspection, tmp_path):
     for column in inspect_dataset(rows).columns:
         assert same(column, inspection[column.name])
@@ -221,6 +233,25 @@ def test_it_is_saved_and_loaded(inspection, tmp_path):
     assert Inspection.load(tmp_path / "facts.json") == inspection
 
 
+def test_many_columns_and_long_texts_are_saved_and_loaded(tmp_path):
+    frame = pl.DataFrame({f"x{n}": [n, 2 * n, n + 9] for n in range(2_000)})
+    frame = frame.with_columns(pl.lit("long" * 50_000 + str(n)).alias(f"t{n}") for n in range(9))
+    inspection = inspect_dataset(frame)
+    inspection.save(tmp_path / "facts.json")
+    assert Inspection.load(tmp_path / "facts.json") == inspection
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
+    facts = inspect_dataset({"a": [1, 2]})
+    facts.save(tmp_path / "facts.json")
+    monkeypatch.setattr("workflow.inspection.inspection.MOST_BYTES", 1_000)
+    with pytest.raises(WorkflowError, match=r"at most 1,000 bytes.*Received: .*top=0"):
+        facts.save(tmp_path / "other.json")
+    with pytest.raises(WorkflowFormatError, match=r"at most 1,000 bytes.*Received"):
+        Inspection.load(tmp_path / "facts.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["facts.json"]
+
+
 @pytest.mark.parametrize("values", [[1.7e308, 1.7e308, 3.0], [1.7e308, -1.7e308], [1e200, 3.0]])
 def test_numbers_near_the_ends_of_float64_are_saved_and_loaded(values, tmp_path):
     inspection = inspect_dataset({"price": values})
@@ -256,7 +287,9 @@ def test_top_0_keeps_no_texts_of_the_data(rows, tmp_path):
         (lambda d: edited(d, dtype="int7"), "dtype 'int7'"),
         (lambda d: edited(d, distinct=5), "ranks or shares that do not ascend"),
         (lambda d: edited(d, quantiles=[1, 2]), "not 101 percentiles"),
+        (lambda d: edited(d, quantiles=[]), "no quantiles in column 'userId'"),
         (lambda d: edited(d, common=[["a", 1]]), "common values that are not pairs of int64"),
+        (lambda d: edited(d, common=[[1, 0]]), "common values that are not pairs of int64"),
         (lambda d: edited(d, formats=['%Y")']), "formats ['%Y\")']"),
     ],
 )
@@ -372,6 +405,7 @@ def test_advice_does_not_depend_on_how_many_values_are_kept(rows, top):
     [
         (["2012/01/01", "2012/12/31"], "dates", [(1, 7), (12, 1)]),
         (["2012-01-01", None, "2012-12-31"], "dates", [(1, 7), None, (12, 1)]),
+        ([" 2012-01-01", "2012-12-31 "], "dates", [(1, 7), (12, 1)]),
         (["1/31/2012", "12/1/2012"], "dates", [(1, 2), (12, 6)]),
         (["31.01.2012", "01.12.2012"], "dates", [(1, 2), (12, 6)]),
         (["Jan 1 2000", "Feb 1 2000"], "dates", [(1, 6), (2, 2)]),
@@ -390,14 +424,14 @@ def test_dates_as_text_are_to_be_parsed(texts, kind, expected):
     advice = suggestion(inspect_dataset(data)["day"])
     assert advice.operators.startswith('ops.DatePart(["month", "weekday"')
     assert advice.reason.startswith(f"{kind} as text: parse them before, ")
-    code = re.search(r"polars(\.col.*?\.str\..*?\(.*?\))", advice.reason)[1]
+    code = re.search(r"polars(\.col.*?\.str\.to_.*?\(.*?\))", advice.reason)[1]
     parsed = data.with_columns(eval(f"pl{code}"))["day"]  # noqa: S307 - our own text
     found = zip(parsed.dt.month(), parsed.dt.weekday(), strict=True)
     assert [None if pair == (None, None) else pair for pair in found] == expected
 
 
 def test_lists_of_times_as_text_are_to_be_parsed():
-    data = pl.DataFrame({"seen": [["2012-01-01T10:00:00Z", "2012-12-31T23:59:00Z"], [], None]})
+    data = pl.DataFrame({"seen": [["2012-01-01T10:00:00Z ", "2012-12-31T23:59:00Z"], [], None]})
     inspection = inspect_dataset(data)
     reason = suggestion(inspection["seen"]).reason
     code = re.search(r"times as text: parse them before, (polars.*)", reason)[1]
@@ -413,6 +447,16 @@ def test_a_page_has_the_colours_that_its_reader_prefers():
     assert page.startswith("<!doctype html>")
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
+
+
+@pytest.mark.parametrize("name", ['the "day"', "back\\slash", "it's", "日付"])
+@pytest.mark.parametrize("values", [["2012-01-31", "2012-02-01"], [True, None]])
+def test_the_code_of_an_advice_suits_any_name(name, values):
+    data = pl.DataFrame({name: values})
+    reason = suggestion(inspect_dataset(data)[name]).reason
+    code = re.search(r" before, (polars.*)", reason)[1]
+    made = data.with_columns(eval(code, {"polars": pl}))  # noqa: S307 - our own text
+    assert made.schema[name] in (pl.Date, pl.Int8)
 
 
 @pytest.mark.parametrize("values", [[True, None, False], [True, None], [[True, None], [], [False]]])

@@ -6,8 +6,13 @@ import pytest
 
 from workflow.picture.line_chart import line_chart
 
+LAST_DIGIT = [(0, -118.4117966757189), (1, -118.41179667571889)]
 
-@pytest.mark.parametrize("points", [[], [(0, 1)], [(0, 1), (1, float("nan"))], [(1, 2), (1, 2)]])
+
+@pytest.mark.parametrize(
+    "points",
+    [[], [(0, 1)], [(0, 1), (1, float("nan"))], [(1, 2), (1, 2)], LAST_DIGIT, [(0, 5e-324)]],
+)
 def test_a_chart_of_next_to_nothing(points):
     drawn = ET.fromstring(line_chart({"a < b": points}, "t & u", "x", "y"))  # noqa: S314
     assert "t & u" in "".join(drawn.itertext())

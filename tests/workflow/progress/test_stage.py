@@ -229,6 +229,20 @@ def test_a_terminal_has_one_line_that_is_erased(encoding, bar):
     os.close(ours)
 
 
+def test_a_line_of_wide_letters_is_one_line():
+    """As of a folder: wrapped, it could not be erased, and a line break would end it."""
+    process, ours = in_a_terminal(
+        STAGE.format(progress=True).replace("copy", "\u756a" * 50 + "\\n")
+    )
+    drawn = read_until(ours, "\u2026").rpartition("\x1b[2K")[2]
+    assert sum(2 if letter == "\u756a" else 1 for letter in drawn) <= 59
+    assert "\n" not in drawn
+    os.write(ours, b"\n")
+    read_until(ours, None)
+    process.communicate(timeout=SECONDS)
+    os.close(ours)
+
+
 def test_a_hidden_stage_writes_nothing():
     process, ours = in_a_terminal(STAGE.format(progress=False))
     os.write(ours, b"\n")

@@ -77,6 +77,15 @@ def test_a_folder_with_other_files_is_left_alone(fitted, tmp_path):
     assert (tmp_path / "saved" / "thesis.txt").read_text() == "years of work"
 
 
+def test_a_folder_with_other_files_is_refused_before_the_data_is_read(tmp_path):
+    """A fit may take hours."""
+    (tmp_path / "thesis.txt").write_text("years of work")
+    workflow = Workflow(["age"] >> ops.Normalize())
+    for folder, words in ((tmp_path, "holds other files"), (tmp_path / "thesis.txt", "is a file")):
+        with pytest.raises(WorkflowError, match=words):
+            workflow.fit_transform_to_parquet("missing.parquet", tmp_path / "out", save_to=folder)
+
+
 def test_a_link_to_a_folder_is_followed(fitted, ratings, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")

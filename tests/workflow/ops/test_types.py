@@ -1,0 +1,30 @@
+"""Types of the operators, as a checker sees them."""
+
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+SCRIPT = """
+import numpy as np
+import polars as pl
+from workflow import ops
+
+ops.Bucketize([18, 25])
+ops.Bucketize(np.linspace(0, 1, 5))
+ops.Bucketize({"age": pl.Series([18, 25]), "price": (0.5, 1.5)})
+ops.Bucketize(lambda name: np.arange(len(name)))
+ops.Bucketize(["18"])  # type: ignore[list-item]
+ops.LambdaOp(np.log1p)
+ops.LambdaOp(lambda price: np.where(price > 0, price, 0), tags=["continuous"])
+ops.LambdaOp(lambda price, frame: price / frame["income"], dependency=["income"])
+ops.LambdaOp(lambda: 1)  # type: ignore[arg-type]
+"""
+
+
+@pytest.mark.long
+def test_operators_are_typed_as_they_are_used(tmp_path, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[3])
+    (tmp_path / "script.py").write_text(SCRIPT)
+    found, _, code = api.run(["--strict", str(tmp_path / "script.py")])
+    assert code == 0, found
