@@ -229,7 +229,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
     if not root.is_file():
         expect_no_tables(file.path for file in files if file.rows is None)
     expect_once(str(path), ((file.path, file.keys) for file in files))
-    return files
+    # Polars would take a ~ at the beginning for the user's home, and the current folder may change.
+    return [file._replace(path=file.path.absolute()) for file in files]
 
 
 def parquet_below(folder: AnyPath) -> Iterator[AnyPath]:

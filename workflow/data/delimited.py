@@ -291,7 +291,7 @@ def _matches(path: str) -> list[Path]:
             "pattern, as in 'folder/*.csv'."
         )
     expect_once(path, ((file, ()) for file in files))
-    return files
+    return [file.absolute() for file in files]
 
 
 def _found(path: str) -> list[Path]:
