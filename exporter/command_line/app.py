@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from importlib.metadata import version
 from io import TextIOWrapper
@@ -112,6 +113,8 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     _log_progress()
+    if os.getpid() == 1:  # a container's first process, which SIGTERM would not end
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         make_app()()
     except (OSError, RuntimeError) as error:  # the second of a user without a home

@@ -571,6 +571,15 @@ def test_an_error_in_a_layer_of_the_users_is_told(folder):
     assert text in failed("fit", "layer.py", "rows.parquet")
 
 
+def test_a_containers_first_process_ends_when_terminated(folder):
+    """Linux ignores a signal for it that it does not handle."""
+    (folder / "ends.py").write_text("import signal\nsignal.raise_signal(signal.SIGTERM)")
+    program = "import os\nos.getpid = lambda: 1\nfrom exporter.command_line import main\nmain()"
+    command = [sys.executable, "-c", program, "fit", "ends.py", "rows.parquet"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_wrong_usage_is_exit_code_2():
     assert ensemble("train").exit_code == 2
     assert ensemble("tran").exit_code == 2
