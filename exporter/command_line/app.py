@@ -106,6 +106,7 @@ def options(
 
 def main() -> None:
     """Run the program with the arguments of the process."""
+    _open_closed_streams()
     # TensorFlow's messages hide the command's own output. It logs as errors what processors lack,
     # and raises those that fail.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -129,6 +130,17 @@ def main() -> None:
             raise
         print_error(shown)
         sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller has closed: a file would get the number to which libraries write their messages."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the rest of the process
 
 
 def _log_progress() -> None:

@@ -581,6 +581,14 @@ def test_a_containers_first_process_ends_when_terminated(folder):
     assert (done.returncode, done.stderr) == (130, "")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(folder, tmp_path, closed):
+    program = [sys.executable, "-c", PROGRAM, "train", "train", "--output", tmp_path / "a.keras"]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *program]
+    assert subprocess.run(shell, cwd=folder, check=False).returncode == 0
+    assert (tmp_path / "a.keras").is_file()
+
+
 def test_wrong_usage_is_exit_code_2():
     assert ensemble("train").exit_code == 2
     assert ensemble("tran").exit_code == 2
