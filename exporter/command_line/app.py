@@ -110,6 +110,9 @@ def main() -> None:
     # TensorFlow's messages hide the command's own output. It logs as errors what processors lack,
     # and raises those that fail.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path raises an error for a user without a home
+        # TensorFlow would make a folder ~ here; Keras itself takes this one.
+        os.environ.setdefault("KERAS_HOME", "/tmp/.keras")  # noqa: S108
     # As of standard error: a name that the terminal's encoding lacks would end a command.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -581,6 +581,15 @@ def test_a_containers_first_process_ends_when_terminated(folder):
     assert (done.returncode, done.stderr) == (130, "")
 
 
+def test_a_user_without_a_home_gets_no_folder_of_its_sign(tmp_path):
+    """As in a container under any number: `rm -r ~` would remove another one."""
+    nobody = "import os, pwd\nos.environ.pop('HOME')\npwd.getpwuid = {}.__getitem__\n"
+    program = [sys.executable, "-c", nobody + PROGRAM, "train", "nowhere"]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.startswith("error: Expected the folder of a saved workflow")
+    assert [*tmp_path.iterdir()] == []
+
+
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_streams_may_be_closed(folder, tmp_path, closed):
     program = [sys.executable, "-c", PROGRAM, "train", "train", "--output", tmp_path / "a.keras"]
