@@ -82,7 +82,16 @@ def folder(tmp_path_factory):
 @contextmanager
 def serving(folder, *ends):
     """The addresses of gRPC and HTTP at which `serve` serves it, until signals end it."""
-    ports = ["--grpc-port", "0", "--http-port", "0", "--log-file", "server.log"]
+    ports = [
+        "--grpc-port",
+        "0",
+        "--http-port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--log-file",
+        "server.log",
+    ]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "serve", "models", *ports],
         stdout=subprocess.PIPE,
