@@ -1,5 +1,6 @@
 """The tests of a file go to one worker, and those of a shared server: fixtures are made once."""
 
+import errno
 import gc
 import itertools
 import os
@@ -107,6 +108,22 @@ def full_disk():
             signal.signal(signal.SIGXFSZ, handler)
 
     return full
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """Makes folders such as this user may not list, even for root."""
+    scandir = os.scandir
+
+    def close(*folders):
+        def scan(path="."):
+            if Path(path) in folders:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", scan)
+
+    return close
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def _made_by(path: str | os.PathLike[str]) -> tuple[dict[str, str], frozenset[st
     """The digests that `write_item_vectors` has written into the metadata of a single file."""
     if not Path(path).is_file():
         return {}, frozenset()
-    metadata = pl.read_parquet_metadata(Path(path))
+    metadata = pl.read_parquet_metadata(Path(path).absolute())
     text = metadata.get(FITS)
     fits = {} if text is None else read_text(text, f"the metadata of {path}")
     return fits, frozenset(metadata.get(QUERY_WEIGHTS, "").split())

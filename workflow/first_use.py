@@ -89,6 +89,14 @@ def what_is_missing(error: ModuleNotFoundError) -> str | None:
             "Received: an environment without it."
         )
     if first in _FRAMEWORKS:
+        if any(
+            "/keras/src/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)
+        ):
+            return (
+                f"Expected TensorFlow as Keras' backend. Received: {first}, which is not installed. The "
+                "environment variable KERAS_BACKEND or the file keras.json in ~/.keras names it: set "
+                "KERAS_BACKEND=tensorflow."
+            )
         return (
             f"Expected the package {first}: pip install {first}, or as its own pages say for your device. "
             "Received: an environment without it."

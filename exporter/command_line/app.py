@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from importlib.metadata import version
 from io import TextIOWrapper
@@ -105,13 +106,19 @@ def options(
 
 def main() -> None:
     """Run the program with the arguments of the process."""
+    _open_closed_streams()
     # TensorFlow's messages hide the command's own output. It logs as errors what processors lack,
     # and raises those that fail.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path raises an error for a user without a home
+        # TensorFlow would make a folder ~ here; Keras itself takes this one.
+        os.environ.setdefault("KERAS_HOME", "/tmp/.keras")  # noqa: S108
     # As of standard error: a name that the terminal's encoding lacks would end a command.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     _log_progress()
+    if os.getpid() == 1:  # a container's first process, which SIGTERM would not end
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         make_app()()
     except (OSError, RuntimeError) as error:  # the second of a user without a home
@@ -126,6 +133,17 @@ def main() -> None:
             raise
         print_error(shown)
         sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller has closed: a file would get the number to which libraries write their messages."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the rest of the process
 
 
 def _log_progress() -> None:

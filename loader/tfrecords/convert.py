@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import zlib
@@ -25,7 +24,7 @@ from loader.tfrecords.examples import (
     names_of,
     reason_of,
 )
-from workflow.data.dataset import expect_once
+from workflow.data.dataset import expect_once, local_matches
 from workflow.data.object_stores import expect_local
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
@@ -341,9 +340,16 @@ def _files(filenames: Any) -> list[Path]:
     files: list[Path] = []
     for path in names:
         name = os.fspath(path)
-        # Path.glob takes no absolute patterns.
-        matches = [name] if Path(name).is_file() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
-        paths = [Path(match) for match in matches if Path(match).is_file()]
+        matches = [Path(name)]
+        if not matches[0].is_file():
+            matches = sorted(local_matches(name, LoaderError))
+        broken = next((path for path in matches if not path.exists()), None)
+        if broken is not None:
+            raise LoaderError(
+                f"Expected TFRecord files at {name!r}. Received: {broken}, a link that leads nowhere. Fetch "
+                "its file, or remove the link."
+            )
+        paths = [path for path in matches if path.is_file()]
         if not paths:
             raise LoaderError(
                 f"Expected TFRecord files at {name!r}. Received: none. Give a file, or a pattern "

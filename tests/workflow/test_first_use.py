@@ -51,6 +51,18 @@ def test_a_missing_extra_is_named(wanted, tmp_path):
     assert '"parquet-to-triton[cpu]' in told
 
 
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("setting", ["variable", "file"])
+def test_a_platforms_backend_of_keras_is_not_to_be_installed(tmp_path, backend, setting):
+    """It would be refused next."""
+    (tmp_path / "keras.json").write_text(json.dumps({"backend": backend}))
+    program = WITHOUT.format(absent=[backend]) + "import training"
+    chosen = {"KERAS_BACKEND": backend} if setting == "variable" else {"KERAS_HOME": str(tmp_path)}
+    line = last_line(program, tmp_path, **chosen)
+    assert "Expected TensorFlow as Keras' backend" in line
+    assert line.endswith("set KERAS_BACKEND=tensorflow.")
+
+
 @pytest.mark.parametrize(("package", "wanted"), [("torch", "TorchLoader"), ("jax", "JaxLoader")])
 def test_a_missing_framework_is_named(package, wanted, tmp_path):
     told = last_line(WITHOUT.format(absent=[package]) + f"from loader import {wanted}", tmp_path)

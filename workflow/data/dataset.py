@@ -228,7 +228,8 @@ def data_files(path: str | os.PathLike[str], objects: Objects | None = None) -> 
     if not root.is_file():
         expect_no_tables(file.path for file in files if file.rows is None)
     expect_once(str(path), ((file.path, file.keys) for file in files))
-    return files
+    # Polars would take a ~ at the beginning for the user's home, and the current folder may change.
+    return [file._replace(path=file.path.absolute()) for file in files]
 
 
 def parquet_below(folder: AnyPath) -> Iterator[AnyPath]:
@@ -337,7 +338,30 @@ def _of_pattern(path: AnyPath, pattern: str) -> list[DataFile]:
 def _matches_of(path: AnyPath, pattern: str) -> Iterator[AnyPath]:
     if isinstance(path, ObjectPath):
         return path.matches()
-    return map(Path, glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+    return local_matches(pattern)
+
+
+def local_matches(pattern: str, error: type[Exception] = WorkflowError) -> Iterator[Path]:
+    """The files and folders that match a pattern of `glob.glob`, which passes over folders that it cannot list.
+
+    Args:
+        pattern: the pattern, absolute or not.
+        error: the error's type.
+
+    Raises:
+        Exception: `error`; a folder in which files may match cannot be listed.
+    """
+    parts = Path(pattern).parts
+    first = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    for end in range(first, len(parts)):
+        for name in glob.iglob(str(Path(*parts[:end])), recursive=True):  # noqa: PTH207 - as below
+            folder = Path(name)
+            if folder.is_dir() and not any(p.startswith(_HIDDEN) for p in folder.parts[first:]):
+                try:
+                    os.scandir(folder).close()
+                except OSError as reason:
+                    raise error(f"{folder} cannot be listed: {reason.strerror}.") from reason
+    return map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
 
 
 def _expect_named(folder: AnyPath, manifest: PublishedData, paths: Iterable[AnyPath]) -> None:

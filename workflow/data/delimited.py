@@ -21,7 +21,7 @@ from workflow.errors import WorkflowError, first_line
 from workflow.schema.names import listed
 from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema
 
-from .dataset import expect_once
+from .dataset import expect_once, local_matches
 from .frames import ZIP, zip_advice
 from .object_stores import is_url
 from .objects import state_of
@@ -291,7 +291,7 @@ def _matches(path: str) -> list[Path]:
             "pattern, as in 'folder/*.csv'."
         )
     expect_once(path, ((file, ()) for file in files))
-    return files
+    return [file.absolute() for file in files]
 
 
 def _found(path: str) -> list[Path]:
@@ -299,8 +299,12 @@ def _found(path: str) -> list[Path]:
     if Path(path).is_file():
         return [Path(path)]
     pattern = str(Path(glob.escape(path)) / "*") if Path(path).is_dir() else path
-    matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207 - absolute patterns too
-    return [file for file in matches if file.is_file() and not file.name.startswith(_HIDDEN)]
+    # A link that leads nowhere is an error where it is read.
+    return [
+        file
+        for file in sorted(local_matches(pattern))
+        if not file.name.startswith(_HIDDEN) and (file.is_file() or not file.exists())
+    ]
 
 
 def _opened(path: Path, overrides: Any, nulls: Sequence[str]) -> TextFile:

@@ -230,14 +230,23 @@ def state_of(path: AnyPath) -> tuple[int, int | str | None]:
     """
     if isinstance(path, ObjectPath):
         return path.state
+    expect_utf8(path)
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+def expect_utf8(path: Path) -> None:
+    """Refuse a path that Polars cannot take.
+
+    Raises:
+        WorkflowError: it is not UTF-8.
+    """
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
         raise WorkflowError(
             f"Expected a path in UTF-8. Received: {os.fsencode(path)!r}. Rename the file or its folder."
         ) from error
-    state = path.stat()
-    return state.st_size, state.st_mtime_ns
 
 
 def state_now(path: AnyPath) -> tuple[int, int | str | None]:

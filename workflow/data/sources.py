@@ -345,7 +345,7 @@ def parquet_files(paths: Any, objects: Objects | None = None) -> list[DataFile]:
 
 
 def _is_at(path: AnyPath, name: Any) -> bool:
-    return str(path) == name if isinstance(path, ObjectPath) else path == Path(name)
+    return str(path) == name if isinstance(path, ObjectPath) else path == Path(name).absolute()
 
 
 def _shared_folders(paths: Sequence[AnyPath]) -> int | None:

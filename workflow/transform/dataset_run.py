@@ -175,7 +175,8 @@ def _make(folder: Path) -> bool:
 
 def _make_scratch(folder: Path, marker: Path) -> Path:
     # A unique name: workers of a killed run may still write under theirs.
-    scratch = marker / secrets.token_hex(4)
+    # Absolute, since Polars takes a ~ at the beginning for the user's home.
+    scratch = marker.absolute() / secrets.token_hex(4)
     scratch.mkdir()
     # With the folder's permissions, since workers may run as other users.
     for path in (marker, scratch):

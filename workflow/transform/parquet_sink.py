@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 import polars as pl
 
 from workflow.data.checksums import add_checksums
+from workflow.data.objects import expect_utf8
 from workflow.engine.engine import rows_on_gpu
 from workflow.errors import WorkflowError
 from workflow.expressions.cudf.rows_on_gpu import Gpu, RowsOnGpu
@@ -62,6 +63,7 @@ class ParquetSink:
 
     def __post_init__(self) -> None:
         make_fields_plain(self)
+        expect_utf8(self.folder)
         if type(self.rows_per_file) is not int or self.rows_per_file < 1:
             raise WorkflowError(f"Expected rows_per_file from 1. Received: {self.rows_per_file!r}.")
         if self.compression not in ("snappy", "zstd", "lz4", "uncompressed"):
@@ -117,7 +119,9 @@ class ParquetSink:
                 ordered = run.scratch / "ordered"
                 ordered.mkdir()
                 paths = [path.rename(ordered / path.name) for path in paths]
-                paths = self._write_in_order(map(pl.read_parquet, paths), run.scratch)
+                paths = self._write_in_order(
+                    map(partial(pl.read_parquet, glob=False), paths), run.scratch
+                )
             return run.publish(paths, schema)
 
     def write_frames(

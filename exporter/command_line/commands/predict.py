@@ -57,7 +57,11 @@ def predict(
             rows_per_file=rows_per_file,
             storage_options=pairs(storage_option, "--storage-option"),
         )
-    rows = sum(pq.read_metadata(file).num_rows for file in files)
-    columns = pq.read_schema(files[0]).names
+    # Absolute, since pyarrow takes a ~ at the beginning for the user's home.
+    footers = [pq.read_metadata(file.absolute()) for file in files]
+    rows, columns = (
+        sum(footer.num_rows for footer in footers),
+        footers[0].schema.to_arrow_schema().names,
+    )
     text = folded(f"{output}/*.parquet: {rows:,} rows of {', '.join(columns)}")
     answer(as_json, text, folder=output, rows=rows, columns=columns, files=files)

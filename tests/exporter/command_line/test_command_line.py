@@ -82,7 +82,16 @@ def folder(tmp_path_factory):
 @contextmanager
 def serving(folder, *ends):
     """The addresses of gRPC and HTTP at which `serve` serves it, until signals end it."""
-    ports = ["--grpc-port", "0", "--http-port", "0", "--log-file", "server.log"]
+    ports = [
+        "--grpc-port",
+        "0",
+        "--http-port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--log-file",
+        "server.log",
+    ]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "serve", "models", *ports],
         stdout=subprocess.PIPE,
@@ -132,12 +141,13 @@ def test_predictions_are_written(folder, served):
         answered = client.predict(rows)["output"]
     assert found["user"].equals(rows["user"])
     assert found["output"].to_list() == answered.to_list()
-    again = done("predict", "shop", "rows.parquet", "--output", "again", "--url", served, "--json")
+    place = "~/again"  # a folder of this name, which pyarrow would take for the home
+    again = done("predict", "shop", "rows.parquet", "--output", place, "--url", served, "--json")
     assert json.loads(again) == {
-        "folder": "again",
+        "folder": place,
         "rows": 2_000,
         "columns": ["output"],
-        "files": ["again/part-00000.parquet"],
+        "files": [f"{place}/part-00000.parquet"],
     }
     assert "holds parquet files already" in failed(
         "predict", "shop", "rows.parquet", "--output", "scores", "--url", served
@@ -569,6 +579,32 @@ def test_an_error_in_a_layer_of_the_users_is_told(folder):
     (folder / "layer.py").write_text(LAYER)
     text = "division by zero, in line 3. `ensemble --verbose"
     assert text in failed("fit", "layer.py", "rows.parquet")
+
+
+def test_a_containers_first_process_ends_when_terminated(folder):
+    """Linux ignores a signal for it that it does not handle."""
+    (folder / "ends.py").write_text("import signal\nsignal.raise_signal(signal.SIGTERM)")
+    program = "import os\nos.getpid = lambda: 1\nfrom exporter.command_line import main\nmain()"
+    command = [sys.executable, "-c", program, "fit", "ends.py", "rows.parquet"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_user_without_a_home_gets_no_folder_of_its_sign(tmp_path):
+    """As in a container under any number: `rm -r ~` would remove another one."""
+    nobody = "import os, pwd\nos.environ.pop('HOME')\npwd.getpwuid = {}.__getitem__\n"
+    program = [sys.executable, "-c", nobody + PROGRAM, "train", "nowhere"]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.startswith("error: Expected the folder of a saved workflow")
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(folder, tmp_path, closed):
+    program = [sys.executable, "-c", PROGRAM, "train", "train", "--output", tmp_path / "a.keras"]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *program]
+    assert subprocess.run(shell, cwd=folder, check=False).returncode == 0
+    assert (tmp_path / "a.keras").is_file()
 
 
 def test_wrong_usage_is_exit_code_2():

@@ -25,7 +25,7 @@ def test_text_is_fitted_and_transformed(tmp_path, monkeypatch):
     (tmp_path / "bad.csv").write_text("user,price\na,1.5\nb\n")
     refused = ensemble("transform", "bad.csv", "--output", "bad")
     assert refused.exit_code == 1
-    assert "Expected 2 fields in line 3 of bad.csv" in refused.stderr
+    assert f"Expected 2 fields in line 3 of {tmp_path / 'bad.csv'}" in refused.stderr
     (tmp_path / "less.csv").write_text("user\na\n")
     refused = ensemble("transform", "less.csv", "--output", "less")
     assert "No column 'price' in the data." in refused.stderr

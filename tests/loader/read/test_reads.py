@@ -15,6 +15,7 @@ from loader.epochs import Epochs, Settings
 from loader.order.epoch_plan import Piece, Share
 from loader.order.mixing import Mixing
 from loader.read import chunks
+from workflow import Workflow
 
 
 class Source:
@@ -263,3 +264,21 @@ def test_thousands_of_small_files_are_read_without_a_thread_for_each(tmp_path):
         with ArrayLoader(tmp_path, 100, ["label"], cont_names=["price"]) as loader:
             assert sum(len(labels) for _, labels in loader) == 1500
     assert [str(one.message) for one in found] == []
+
+
+@pytest.mark.parametrize("written", ["ours", "plain"])
+def test_a_loader_reads_the_same_files_in_another_folder(tmp_path, monkeypatch, written):
+    """As after Hydra's change of the folder: it found none, or others under the same names."""
+    for folder, price in (("one", 1.0), ("two", 7.0)):
+        (tmp_path / folder).mkdir()
+        frame = pl.DataFrame({"price": [price] * 4})
+        if written == "ours":
+            Workflow(["price"]).fit(frame).transform_to_parquet(frame, tmp_path / folder / "train")
+        else:
+            (tmp_path / folder / "train").mkdir()
+            frame.write_parquet(tmp_path / folder / "train" / "0.parquet")
+    monkeypatch.chdir(tmp_path / "one")
+    with ArrayLoader("train", 4, cat_names=[], cont_names=["price"]) as loader:
+        monkeypatch.chdir(tmp_path / "two")
+        for _ in range(2):
+            assert [batch["price"].ravel().tolist() for batch in loader] == [[1.0] * 4]

@@ -374,6 +374,21 @@ def test_bad_arguments_are_refused(tmp_path, target, make, text):
         convert_tfrecords_to_parquet(**arguments | make(tmp_path))
 
 
+@pytest.mark.usefixtures("shards")
+def test_a_link_to_nowhere_is_named(tmp_path, target):
+    (tmp_path / "z.tfrecord").symlink_to("nowhere")
+    with pytest.raises(LoaderError, match=r"z\.tfrecord, a link that leads nowhere"):
+        convert_tfrecords_to_parquet(str(tmp_path / "*.tfrecord"), target)
+
+
+@pytest.mark.usefixtures("shards")
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(tmp_path, target, closed):
+    (tmp_path / "closed").mkdir()
+    closed(tmp_path / "closed")
+    with pytest.raises(LoaderError, match="closed cannot be listed: Permission denied"):
+        convert_tfrecords_to_parquet(str(tmp_path / "**" / "*.tfrecord"), target)
+
+
 def test_a_file_that_a_link_names_again_is_refused(shards, target):
     (shards / "z.tfrecord").symlink_to("0.tfrecord")
     with pytest.raises(LoaderError, match=r"0\.tfrecord and .*z\.tfrecord, which are one file"):

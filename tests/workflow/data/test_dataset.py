@@ -292,6 +292,14 @@ def test_a_folder_that_cannot_be_listed_is_no_empty_one(plain, monkeypatch):
     assert "month=1 cannot be listed: Permission denied." in refused(plain)
 
 
+@pytest.mark.parametrize("pattern", ["**/*.parquet", "*/*/*.parquet", "year=2/month=1/*"])
+def test_a_folder_that_a_pattern_cannot_list_is_no_empty_one(plain, closed, pattern):
+    """glob passes over it."""
+    closed(plain / "year=2/month=1", plain / "_old")
+    assert "month=1 cannot be listed: Permission denied." in refused(str(plain / pattern))
+    assert numbers(str(plain / "year=1" / "*.parquet")) == [1, 2]
+
+
 def test_paths_of_a_list_keep_their_order(plain, made):
     assert [file.path.name for file in parquet_files([plain / "year=2", made])] == [
         "a.parquet",

@@ -76,6 +76,25 @@ def test_a_file_that_a_link_names_again_is_refused(tmp_path):
             Workflow(["n"]).fit(data)
 
 
+@pytest.mark.parametrize("data", ["", "*.csv"])
+def test_a_link_to_nowhere_is_named(tmp_path, data):
+    """As of a store of large files that were not fetched: its rows were missing without a word."""
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    (tmp_path / "b.csv").symlink_to("nowhere")
+    with pytest.raises(WorkflowError, match=r"b\.csv cannot be read: No such file"):
+        Workflow(["n"]).fit(tmp_path / data)
+
+
+@pytest.mark.parametrize("data", ["closed", "*/*.csv"])
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(tmp_path, closed, data):
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("n\n1\n")
+    closed(tmp_path / "closed")
+    with pytest.raises(WorkflowError, match="closed cannot be listed: Permission denied"):
+        Workflow(["n"]).fit(tmp_path / data)
+
+
 def test_types_are_inferred_from_all_rows_and_all_files(tmp_path):
     late = tmp_path / "1.csv"
     late.write_text("n,x,code\n" + "1,1,\n" * 5000 + "2,0.5,\n")

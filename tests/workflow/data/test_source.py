@@ -496,3 +496,32 @@ def test_folders_that_are_all_null_have_the_type_of_fit(fitted, tmp_path):
     workflow = Workflow((["shop"] >> ops.Categorify()) + ["n"]).fit(tmp_path / fitted)
     null = workflow.transform(tmp_path / "__HIVE_DEFAULT_PARTITION__").collect()
     assert null["shop"].to_list() == [1, 1]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_name_with_a_tilde_is_no_home(suffix, tmp_path, monkeypatch):
+    """Polars read another file than the one whose footer was read, or found none."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for folder, user in (("home", 7), ("~", 1)):
+        (tmp_path / folder).mkdir()
+        rows = pl.DataFrame({"user": [user, user]})
+        write = rows.write_csv if suffix == "csv" else rows.write_parquet
+        write(tmp_path / folder / f"a.{suffix}")
+    workflow = Workflow(["user"] >> ops.LambdaOp(lambda user: user + 1)).fit(f"~/a.{suffix}")
+    assert workflow.transform(f"~/a.{suffix}").collect()["user"].to_list() == [2, 2]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_lazy_frame_reads_the_same_files_in_another_folder(suffix, tmp_path, monkeypatch):
+    """As after Hydra's change of the folder; it read what lies there under the name."""
+    for folder, user in (("one", 1), ("two", 7)):
+        (tmp_path / folder).mkdir()
+        rows = pl.DataFrame({"user": [user, user]})
+        write = rows.write_csv if suffix == "csv" else rows.write_parquet
+        write(tmp_path / folder / f"a.{suffix}")
+    monkeypatch.chdir(tmp_path / "one")
+    workflow = Workflow(["user"] >> ops.LambdaOp(lambda user: user + 1)).fit(f"a.{suffix}")
+    frames = [workflow.transform(data) for data in (f"a.{suffix}", [f"a.{suffix}"], f"*.{suffix}")]
+    monkeypatch.chdir(tmp_path / "two")
+    assert [frame.collect()["user"].to_list() for frame in frames] == [[2, 2]] * 3

@@ -128,6 +128,15 @@ def test_two_workers_with_one_task_never_write_one_file(folder, tmp_path, monkey
     assert [path.name for path in made] == ["part-00000.parquet", "part-00001.parquet"]
 
 
+def test_a_folder_like_a_pattern_is_shuffled_on_the_cluster(client, folder, tmp_path):
+    """Files for the shuffle's second pass were sought by a pattern, which matches none of them."""
+    workflow = make().fit(folder)
+    order = {"shuffle": True, "seed": 1}
+    want = workflow.transform_to_parquet(folder, tmp_path / "here", **order)
+    files = workflow.transform_to_parquet(folder, tmp_path / "[a]", client=client, **order)
+    assert [path.read_bytes() for path in files] == [path.read_bytes() for path in want]
+
+
 def test_training_data_without_targets_is_written_on_the_cluster(client, folder, tmp_path):
     def ids():
         return Workflow(["user", "tags"] >> ops.Categorify())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import polars as pl
 import pytest
@@ -225,3 +227,19 @@ def test_threads_keep_the_order_and_hand_on_an_error():
     assert [next(made) for _ in range(5)] == [0, 0.5, 1, 1.5, 2]
     with pytest.raises(WorkflowError, match="five"):
         next(made)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_folder_with_a_tilde_is_no_home(workflow, rows, tmp_path, monkeypatch, shuffle):
+    monkeypatch.chdir(tmp_path)
+    files = workflow.transform_to_parquet(rows, "~/out", rows_per_file=ROWS, shuffle=shuffle)
+    assert [str(file) for file in files] == ["~/out/part-00000.parquet"]
+    assert sorted(numbers([tmp_path / files[0]])[0]) == [*range(ROWS)]
+
+
+def test_a_folder_that_is_not_utf8_is_an_error_that_says_so(workflow, rows, tmp_path):
+    """It was "Object does not have a .write() method"."""
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(WorkflowError, match=r"path in UTF-8.*caf\\xe9.*Rename the file"):
+        workflow.transform_to_parquet(rows, folder)
+    assert not folder.exists()
