@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import SERIES_ADVICE, WorkflowError, first_line, unread
+from workflow.errors import SERIES_ADVICE, WorkflowError, expect_no_interrupt, first_line, unread
 from workflow.expressions.language.types import ExpressionError
 from workflow.schema.names import listed
 from workflow.schema.python_number import python_number
@@ -455,7 +455,8 @@ def _read(
     names = [name for name in names if name not in refused]
     try:
         return _without_objects(read(names), refused, values)
-    except UNREADABLE:
+    except UNREADABLE as error:
+        expect_no_interrupt(error)
         conflicts = {n: text for n in names if (text := _conflict(what, n, read, values))}
     with polars_errors(f"The columns of {what} make no table"):
         frame = read([name for name in names if name not in conflicts])
@@ -569,4 +570,5 @@ def polars_errors(what: str) -> Iterator[None]:
     except UNREADABLE as error:
         if isinstance(error, WorkflowError | ExpressionError):
             raise
+        expect_no_interrupt(error)
         raise WorkflowError(f"{what}: {unread(error)}.") from error
