@@ -350,11 +350,14 @@ def _expect_one_time(values: Iterable[Any]) -> None:
 
 
 def _of_arrow(data: Any) -> Frame:
+    is_reader = isinstance(data, pa.RecordBatchReader)
     try:
-        table = pa.table(data)
-    except UNREADABLE as error:  # a stream of values that are not rows, such as a pandas series
-        raise _no_table(data) from error
-    except Exception as error:  # of the library that makes the stream, such as DuckDB's
+        table = data.read_all() if is_reader else pa.table(data)
+    except Exception as error:
+        # A stream of values that are not rows, such as a pandas series.
+        if isinstance(error, UNREADABLE) and not is_reader:
+            raise _no_table(data) from error
+        # What makes the stream has raised it, such as DuckDB, or a generator behind a reader.
         raise WorkflowError(
             f"The stream of a {type(data).__name__} cannot be read: {first_line(error)}."
         ) from error
