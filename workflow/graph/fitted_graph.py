@@ -26,7 +26,7 @@ from .row_set import Resolved, schema_of
 
 @dataclass(eq=False)
 class _Learnt:
-    """What the operators have learnt from some columns, and what is derived from it at its first use.
+    """States that the operators have learnt, and everything that is derived from them at its first use.
 
     Another fit is another object, so a thread that still derives something from this one cannot
     store it beside the states of the other.
