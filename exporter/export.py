@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import shutil
@@ -251,6 +252,7 @@ def _export(
     stored: StoredRepository | None,
 ) -> ExportReport:
     at_work("plan")
+    workflow = copy.copy(workflow)  # which another thread may fit meanwhile
     network = as_network(given_network, serving.columns)
     options = replace(
         serving,

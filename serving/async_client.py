@@ -234,17 +234,21 @@ class AsyncEnsembleClient:
             )
         return self._open
 
-    async def __aenter__(self) -> Self:
-        """Connect, and read the model's contract."""
+    def _expect_closed(self) -> None:
         if self._open is not None:
             raise ClientError(
                 "INVALID_INPUT",
                 f"{self!r} has a connection already, which its tasks may share. Enter it once.",
             )
+
+    async def __aenter__(self) -> Self:
+        """Connect, and read the model's contract."""
+        self._expect_closed()
         connection = _connection_class(self._address)(self._address, self._headers, self._retries)
         try:
             config = await connection.config(self.model_name, self.model_version, self.timeout)
             memory = AsyncRegions(connection) if self._shared_memory else None
+            self._expect_closed()  # another task may have entered meanwhile
             self._open = _Open(connection, read_contract(config), memory)
         except BaseException:
             await connection.close()

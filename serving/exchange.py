@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -70,8 +70,10 @@ def of_other_versions(answers: Sequence[Inference]) -> list[int]:
 class VersionsError(ServerUnavailableError):
     """Different versions of the model have answered the rows of one table."""
 
-    def __init__(self, versions: Iterable[str]) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, versions: Iterable[str]) -> Self:
+        """The error for some versions; a pickle makes it of its code and its message."""
+        return cls(
             "UNAVAILABLE",
             "Expected one version for all rows of a table. Received: answers of the versions "
             f"{', '.join(dict.fromkeys(versions))}. Send the table again once the new version is "
@@ -86,7 +88,7 @@ def of_one_version(answers: Sequence[Inference]) -> list[dict[str, Array]]:
         VersionsError: different versions of the model have answered.
     """
     if of_other_versions(answers):
-        raise VersionsError(answer.version for answer in answers)
+        raise VersionsError.of(answer.version for answer in answers)
     return [answer.tensors for answer in answers]
 
 

@@ -126,7 +126,7 @@ def _of_one_version(answers: Iterator[tuple[pl.DataFrame, str]]) -> Iterator[pl.
     for frame, version in answers:
         versions |= {version} if frame.height else set()
         if len(versions) > 1:
-            raise VersionsError(sorted(versions))
+            raise VersionsError.of(sorted(versions))
         yield frame
 
 

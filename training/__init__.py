@@ -18,6 +18,9 @@ from training.errors import TrainingError
 if TYPE_CHECKING or find_spec("tensorflow") is not None:
     # Importing them tells Keras of them, which it needs to load a model that has them.
     with explained_imports():
+        # Before Keras: a thread that imports Keras while another imports TensorFlow breaks both for good.
+        import tensorflow  # noqa: F401, ICN001
+
         from training import layers, models, optimizers, retrieval
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ _LONGEST = 300
 _PLACE = re.compile(
     r"\S+\.(?:cc|h):\d+ [^(]*\bonnxruntime::.*?\)(?:::<lambda\(.*?\)>)?(?: const)?(?: \[with [^]]*\])? "
 )
+# Of a panic in Rust over an exception of Python.
+_INTERRUPT = re.compile(r"PyErr \{ type: <class '(KeyboardInterrupt|SystemExit)'>")
 # Advice for a series of pandas in place of a frame.
 SERIES_ADVICE = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
 
@@ -62,6 +64,23 @@ def unread(error: BaseException) -> str:
         "infer_schema_length=None) look at all of them, or name it in schema_overrides"
     )
     return first_line(error) + (advice if "infer_schema_length" in str(error) else "")
+
+
+def expect_no_interrupt(error: BaseException) -> None:
+    """Raise the interrupt that a panic of Polars hides: a call into Python that Ctrl+C has ended.
+
+    Without this it would be taken for damage of the data.
+
+    Raises:
+        KeyboardInterrupt: the error is such a panic; SystemExit, if a handler of a signal has raised that.
+
+    Example:
+        >>> expect_no_interrupt(ValueError("no number"))
+    """
+    if hidden := _INTERRUPT.search(str(error)):
+        raise (
+            KeyboardInterrupt() if hidden[1] == "KeyboardInterrupt" else SystemExit(1)
+        ) from error
 
 
 def in_a_line(error: BaseException) -> str:

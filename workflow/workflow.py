@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -449,7 +450,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
             >>> workflow.get_subworkflow("users").output_schema.names
             ['userId']
         """
-        return subworkflow(self, name, Workflow)
+        return subworkflow(copy.copy(self), name, Workflow)
 
     def remove_inputs(self, names: str | Iterable[str]) -> Workflow:
         """A new workflow that no longer needs some columns of the data, such as the target for serving.
@@ -472,7 +473,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
             >>> workflow.remove_inputs(["rating", "movieId"]).output_schema.names
             ['userId']
         """
-        return remove_inputs(self, names, Workflow)
+        return remove_inputs(copy.copy(self), names, Workflow)
 
     def reverse_mapping(self, output: str) -> pl.DataFrame:
         """Meaning of each id of an output of Categorify.

@@ -101,6 +101,7 @@ class Prefetcher(Generic[T]):
         self._channel: _Channel[T] = _Channel(ahead)
         self.reader = Reader(produce, self._channel, wait, name)
         weakref.finalize(self, self.reader.tell).atexit = False
+        self.reader.start()
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -157,6 +158,9 @@ class Reader:
         self._wait = wait
         self.made_in = os.getpid()
         self._thread = threading.Thread(target=self._run, args=(produce,), name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, which its prefetcher ends if an interrupt comes meanwhile."""
         self._thread.start()
 
     @property

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-
-import polars as pl
 
 from loader.errors import LoaderError
+from workflow.engine.forks import why_polars_hangs
 
-_IMPORTED_IN = os.getpid()
-# Seconds for reading one number, which takes a few milliseconds where Polars works.
-PATIENCE = 10.0
 _ADVICE = (
     "Start processes with multiprocessing.get_context('spawn'), and make the loader in the process "
     "that reads."
@@ -37,23 +32,8 @@ def expect_process(made_in: int) -> None:
 def expect_polars() -> None:
     """Refuse a fork of a process in which Polars had started its threads: Polars would hang here.
 
-    Polars has no function that reports this, so a forked process reads one number as files are
-    read.
-
     Raises:
-        LoaderError: reading did not end.
+        LoaderError: it is one.
     """
-    if os.getpid() == _IMPORTED_IN:
-        return
-    answered = threading.Event()
-
-    def ask() -> None:
-        pl.collect_all([pl.LazyFrame({"one": [1]})])
-        answered.set()
-
-    threading.Thread(target=ask, daemon=True).start()
-    if not answered.wait(PATIENCE):
-        raise LoaderError(
-            f"Expected a process in which Polars works. Received: process {os.getpid()}, a fork of "
-            f"process {_IMPORTED_IN}, which had begun to use Polars. {_ADVICE}"
-        )
+    if reason := why_polars_hangs():
+        raise LoaderError(f"{reason}, and make the loader in the process that reads.")

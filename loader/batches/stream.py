@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from loader.batches.batches import Array, Block
 from loader.batches.prefetch import Prefetcher
+from loader.batches.process import expect_process
 from loader.order.position import Progress
 
 
 class Stream(Iterator[Sequence[Array]]):
     """The batches of an epoch or more, as flat lists of arrays in the order of the layout.
 
-    Not thread-safe. Dropping it tells its reader thread to end.
+    Threads may share one: each batch goes to one of them. Dropping it tells its reader thread to end.
 
     Args:
         begin: starts an epoch and its reader; called when the epoch's first batch is requested.
@@ -36,6 +39,8 @@ class Stream(Iterator[Sequence[Array]]):
         self._blocks: Prefetcher[Block] | None = None
         self._batches: Iterator[Sequence[Array]] = iter(())
         self._done = False
+        self._made_in = os.getpid()
+        self._lock = threading.Lock()
 
     @property
     def begun(self) -> bool:
@@ -43,6 +48,12 @@ class Stream(Iterator[Sequence[Array]]):
         return self._blocks is not None
 
     def __next__(self) -> Sequence[Array]:
+        # Before the lock, which may have been held when the process was forked.
+        expect_process(self._made_in)
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> Sequence[Array]:
         if self._done:
             raise StopIteration
         if self._blocks is None:

@@ -13,6 +13,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
+import tensorflow  # noqa: F401, ICN001 - before Keras, as in training/__init__.py
+
+# isort: split
 import keras
 import numpy as np
 

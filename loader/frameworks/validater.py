@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow  # noqa: F401, ICN001 - before Keras, as in training/__init__.py
+
+# isort: split
 import keras
 import tensorflow as tf
 

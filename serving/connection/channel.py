@@ -14,6 +14,7 @@ from serving.errors import ClientError, refusal
 
 # Triton's own limit; gRPC's default of 4 MiB is a batch of a few thousand rows.
 MAX_MESSAGE = 2**31 - 1
+CLOSED_MEANWHILE = "Expected an open connection. It was closed before the answer came."
 # gRPC's own maximum.
 MOST_RETRIES = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
@@ -114,6 +115,8 @@ def refused(error: grpc.RpcError, url: str, request: Any) -> ClientError:
     """The error for a failed call, see `refusal`; the caller raises it."""
     was_served = isinstance(request, service_pb2.ModelInferRequest)
     text = str(error.details())
+    if text == "Channel closed!":  # by this process
+        text = CLOSED_MEANWHILE
     # Triton's message for a missing key; over HTTP it is status 403.
     code = "UNAUTHENTICATED" if "is restricted" in text else error.code().name
     return refusal(code, text, url, was_served=was_served)

@@ -12,7 +12,7 @@ from tritonclient.grpc import service_pb2_grpc
 from serving.connection import grpc_messages
 from serving.connection.address import Address
 from serving.connection.calls import AsyncConnection
-from serving.connection.channel import metadata, method_for, open_channel, refused
+from serving.connection.channel import CLOSED_MEANWHILE, metadata, method_for, open_channel, refused
 from serving.errors import ClientError
 
 
@@ -36,13 +36,12 @@ class AsyncGrpcConnection(AsyncConnection):
             method = method_for(self._stub, request)
             return await method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise refused(error, self.address.url, request) from error
+            refusal = refused(error, self.address.url, request)
         except asyncio.CancelledError as error:
             # gRPC cancels the calls of a channel that is closed, as if their caller had.
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
-            raise ClientError(
-                "CANCELLED", "Expected an open connection. It was closed before the answer came."
-            ) from error
+            raise ClientError("CANCELLED", CLOSED_MEANWHILE) from error
         except (grpc.aio.UsageError, ValueError) as error:
             raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error
+        raise refusal  # as in `GrpcConnection._call`

@@ -34,6 +34,8 @@ class GrpcConnection(Connection):
             method = method_for(self._stub, request)
             return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise refused(error, self.address.url, request) from error
+            refusal = refused(error, self.address.url, request)
         except ValueError as error:  # gRPC's error for a closed channel.
             raise ClientError("CANCELLED", f"Expected an open connection. {error}") from error
+        # Without gRPC's error, which cannot be pickled; Dask pickles a task's error with its causes.
+        raise refusal

@@ -44,8 +44,9 @@ class HttpConnection(Connection):
 
     def close(self) -> None:  # noqa: D102 - see Connection
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):  # A call may have taken the last one.
+            while True:
+                self._idle.pop().close()
 
     def _call(self, request: Request, timeout: float) -> Answer:
         expect_open(self._closed)

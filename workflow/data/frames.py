@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import SERIES_ADVICE, WorkflowError, first_line, unread
+from workflow.errors import SERIES_ADVICE, WorkflowError, expect_no_interrupt, first_line, unread
 from workflow.expressions.language.types import ExpressionError
 from workflow.schema.names import listed
 from workflow.schema.python_number import python_number
@@ -353,11 +353,14 @@ def _expect_one_time(values: Iterable[Any]) -> None:
 
 
 def _of_arrow(data: Any) -> Frame:
+    is_reader = isinstance(data, pa.RecordBatchReader)
     try:
-        table = pa.table(data)
-    except UNREADABLE as error:  # a stream of values that are not rows, such as a pandas series
-        raise _no_table(data) from error
-    except Exception as error:  # of the library that makes the stream, such as DuckDB's
+        table = data.read_all() if is_reader else pa.table(data)
+    except Exception as error:
+        # A stream of values that are not rows, such as a pandas series.
+        if isinstance(error, UNREADABLE) and not is_reader:
+            raise _no_table(data) from error
+        # What makes the stream has raised it, such as DuckDB, or a generator behind a reader.
         raise WorkflowError(
             f"The stream of a {type(data).__name__} cannot be read: {first_line(error)}."
         ) from error
@@ -458,7 +461,8 @@ def _read(
     names = [name for name in names if name not in refused]
     try:
         return _without_objects(_with_sound_texts(read(names)), refused, values)
-    except UNREADABLE:
+    except UNREADABLE as error:
+        expect_no_interrupt(error)
         conflicts = {n: text for n in names if (text := _conflict(what, n, read, values))}
     with polars_errors(f"The columns of {what} make no table"):
         frame = read([name for name in names if name not in conflicts])
@@ -592,4 +596,5 @@ def polars_errors(what: str) -> Iterator[None]:
     except UNREADABLE as error:
         if isinstance(error, WorkflowError | ExpressionError):
             raise
+        expect_no_interrupt(error)
         raise WorkflowError(f"{what}: {unread(error)}.") from error

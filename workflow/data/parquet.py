@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from workflow.errors import WorkflowError, unread
+from workflow.errors import WorkflowError, expect_no_interrupt, unread
 from workflow.expressions.polars.series import column_schema, polars_dtype
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.schema import DATE, NAIVE, ColumnSchema, Schema, are_alike_times
@@ -499,6 +499,7 @@ def data_errors(what: str, files: ParquetTable | DelimitedTable | None = None) -
         pa.ArrowException,
         OSError,
     ) as error:
+        expect_no_interrupt(error)
         damage = None
         if files is not None:
             files.expect_unchanged()

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workflow.errors import WorkflowError, first_line
+from workflow.errors import WorkflowError, expect_no_interrupt, first_line
 
 from .checksums import MAGIC, Checksums, read_footer
 from .frames import (
@@ -184,6 +184,7 @@ class ParquetFile(NamedTuple):
         except WorkflowError:
             raise
         except (*UNREADABLE, OSError) as error:
+            expect_no_interrupt(error)
             raise WorkflowError(
                 f"{path} cannot be read as parquet: {_reason(path, error)}"
             ) from error

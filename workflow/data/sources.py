@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from workflow.engine.engine import is_gpu
+from workflow.engine.forks import why_polars_hangs
 from workflow.errors import WorkflowError
 from workflow.schema.schema import Schema
 
@@ -67,12 +68,15 @@ class Source:
 
         Raises:
             WorkflowError: no file matches, a file is not parquet or proper text, the data is of
-                another kind, the engine is unknown or cannot read it, or a store cannot be read.
+                another kind, the engine is unknown or cannot read it, or a store cannot be read; or
+                this process is a fork in which Polars would hang.
 
         Example:
             >>> Source.of({"userId": [1, 2]}).frame.collect().shape
             (2, 1)
         """
+        if reason := why_polars_hangs():
+            raise WorkflowError(f"{reason}, or fork before the first fit, transform or loader.")
         objects = Objects(storage_options)
         if isinstance(data, TextFiles):
             objects.expect_used()

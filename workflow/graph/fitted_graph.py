@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from workflow.errors import WorkflowError
@@ -22,6 +24,23 @@ from .resolution import resolve_graph
 from .row_set import Resolved, schema_of
 
 
+@dataclass(eq=False)
+class _Learnt:
+    """States that the operators have learnt, and everything that is derived from them at its first use.
+
+    Another fit is another object, so a thread that still derives something from this one cannot
+    store it beside the states of the other.
+    """
+
+    inputs: Schema = field(default_factory=Schema)
+    states: dict[int, State] | None = None
+    from_data: bool = False
+    training_data: TrainingData = field(default_factory=TrainingData)
+    made: dict[Node, Resolved] | None = None
+    # With the assigned dtypes of outputs that it casts to.
+    program: tuple[dict[str, str], Program] | None = None
+
+
 class FittedGraph:
     """A graph whose operators have states, from data or from a file.
 
@@ -33,6 +52,7 @@ class FittedGraph:
         input_schema: the columns of the data that it reads.
         output_dtypes: the dtype of each output, which the user may change.
         training_data: facts about the columns that it was fitted to.
+        learnt: what the operators have learnt, and what is derived from it; a fit replaces it.
 
     Example:
         >>> from workflow import Workflow, ops
@@ -43,13 +63,25 @@ class FittedGraph:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = list(nodes)
-        self.input_schema = Schema()
         self.output_dtypes = OutputDtypes(self)
-        self.training_data = TrainingData()
-        self._states: dict[int, State] | None = None
-        self._made: dict[Node, Resolved] | None = None
-        self._program: Program | None = None
-        self._has_seen_data = False
+        self.learnt = _Learnt()
+
+    def __copy__(self) -> Self:
+        """The same fit with dtypes of its own; neither follows what is later done to the other."""
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        copied.output_dtypes = OutputDtypes(copied, self.output_dtypes.assigned)
+        return copied
+
+    @property
+    def input_schema(self) -> Schema:
+        """The columns of the data that it reads."""
+        return self.learnt.inputs
+
+    @property
+    def training_data(self) -> TrainingData:
+        """Facts about the columns that it was fitted to."""
+        return self.learnt.training_data
 
     def learn(
         self,
@@ -70,15 +102,10 @@ class FittedGraph:
         Raises:
             WorkflowError: an assigned dtype does not fit its output; nothing has changed then.
         """
-        before = self.input_schema, self._states, self._made, self._program, self._has_seen_data
-        self.input_schema, self._states, self._has_seen_data = input_schema, states, from_data
-        self._made = self._program = None
-        try:
-            self.output_dtypes.expect_possible()
-        except WorkflowError:
-            self.input_schema, self._states, self._made, self._program, self._has_seen_data = before
-            raise
-        self.training_data = training_data or TrainingData()
+        fitted = copy.copy(self)
+        fitted.learnt = _Learnt(input_schema, states, from_data, training_data or TrainingData())
+        fitted.output_dtypes.expect_possible()
+        self.learnt = fitted.learnt
         for node in self.nodes:
             node.fitted = self
 
@@ -94,10 +121,6 @@ class FittedGraph:
         self.output_dtypes.update(dtypes)
         return self
 
-    def forget_program(self) -> None:
-        """Build the program again at its next use, because an output's dtype changed."""
-        self._program = None
-
     @property
     def operators(self) -> list[Operator]:
         """The operators, in the order of the nodes."""
@@ -106,7 +129,7 @@ class FittedGraph:
     @property
     def is_fitted(self) -> bool:
         """Whether the operators have all of their states."""
-        return self._states is not None and self._has_seen_data
+        return self.learnt.states is not None and self.learnt.from_data
 
     @property
     def states(self) -> dict[int, State]:
@@ -115,16 +138,12 @@ class FittedGraph:
         Raises:
             WorkflowError: the workflow is not fitted.
         """
-        states = self._known_states()
-        if not self._has_seen_data:
+        learnt = self.learnt
+        states = _known_states(learnt)
+        if not learnt.from_data:
             learning = ", ".join(o.label for o in self.operators if o.learns)
             raise WorkflowError(f"{learning} must learn from data. Call fit(data) first.")
         return states
-
-    def _known_states(self) -> dict[int, State]:
-        if self._states is None:
-            raise WorkflowError("The workflow is not fitted. Call fit(data) first.")
-        return self._states
 
     @property
     def made(self) -> dict[Node, Resolved]:
@@ -137,11 +156,7 @@ class FittedGraph:
         return self._resolved()
 
     def _resolved(self) -> dict[Node, Resolved]:
-        if self._made is None:
-            self._made = resolve_graph(
-                self.nodes, self._known_states(), self.input_schema, learnt=self._has_seen_data
-            )
-        return self._made
+        return _resolved(self.nodes, self.learnt)
 
     def schema_of_node(self, node: Node) -> Schema:
         """The columns that a node of the graph makes."""
@@ -186,10 +201,14 @@ class FittedGraph:
         return self._built()
 
     def _built(self) -> Program:
-        if self._program is None:
-            steps = self.steps_of(self._resolved()[self.nodes[-1]])
-            self._program = with_fits(steps) if self._has_seen_data else steps
-        return self._program
+        graph = copy.copy(self)
+        learnt, assigned = graph.learnt, graph.output_dtypes.assigned
+        built = learnt.program
+        if built is None or built[0] != assigned:
+            steps = graph.steps_of(_resolved(graph.nodes, learnt)[graph.nodes[-1]])
+            built = assigned, with_fits(steps) if learnt.from_data else steps
+            learnt.program = built
+        return built[1]
 
     def steps_of(self, output: Resolved) -> Program:
         """The steps to the columns of the last node, cast to the assigned dtypes."""
@@ -204,6 +223,20 @@ class FittedGraph:
         return self._built().output_schema
 
 
+def _known_states(learnt: _Learnt) -> dict[int, State]:
+    if learnt.states is None:
+        raise WorkflowError("The workflow is not fitted. Call fit(data) first.")
+    return learnt.states
+
+
+def _resolved(nodes: Sequence[Node], learnt: _Learnt) -> dict[Node, Resolved]:
+    if learnt.made is None:
+        learnt.made = resolve_graph(
+            nodes, _known_states(learnt), learnt.inputs, learnt=learnt.from_data
+        )
+    return learnt.made
+
+
 class OutputDtypes(MutableMapping[str, str]):
     """The dtype of each output, or of a list output's elements; assign one to change it.
 
@@ -215,9 +248,9 @@ class OutputDtypes(MutableMapping[str, str]):
         Int32
     """
 
-    def __init__(self, graph: FittedGraph) -> None:
+    def __init__(self, graph: FittedGraph, assigned: Mapping[str, str] | None = None) -> None:
         self._graph = graph
-        self.assigned: dict[str, str] = {}
+        self.assigned = dict(assigned or {})
 
     def __getitem__(self, name: str) -> str:
         dtype = self._column(name).dtype
@@ -241,7 +274,6 @@ class OutputDtypes(MutableMapping[str, str]):
         if reason := inexact(column, info):
             raise WorkflowError(f"Output {name!r} {reason}. Received: {info.name}.")
         self.assigned[name] = info.name
-        self._graph.forget_program()
 
     def expect_possible(self) -> None:
         """Check assigned dtypes against the outputs, after these have changed.
@@ -264,7 +296,6 @@ class OutputDtypes(MutableMapping[str, str]):
     def __delitem__(self, name: str) -> None:
         self._column(name)
         self.assigned.pop(name, None)
-        self._graph.forget_program()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._graph.outputs())

@@ -6,6 +6,7 @@ is checked, and only then is an operator made. Nothing in a file refers to code.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,7 @@ def save_workflow(workflow: FittedGraph, folder: Path) -> None:
         >>> sorted(file.name for file in Path("saved").iterdir())
         ['state-....safetensors', 'workflow.json']
     """
+    workflow = copy.copy(workflow)  # which another thread may fit meanwhile
     try:
         folder = folder.resolve()
         write_files(folder, _describe(workflow), _state_arrays(workflow.states))

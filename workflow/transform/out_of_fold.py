@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 import polars as pl
@@ -35,6 +36,7 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
         source: the data.
         engine: engine of the passes that the folds need, one for each out-of-fold operator.
     """
+    graph = copy.copy(graph)  # which another thread may fit meanwhile
     nodes, states = graph.nodes, graph.states
     if not any(_is_out_of_fold(node) for node in nodes):
         return lazy_outputs(graph, source, engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ def lazy_outputs(graph: FittedGraph, source: Source, engine: str) -> pl.LazyFram
     Raises:
         WorkflowError: the data does not match the data in `fit`.
     """
+    graph = copy.copy(graph)  # which another thread may fit meanwhile
     rows = graph.made[graph.nodes[-1]].rows
     columns, _ = _columns(graph, source)
     with columns.errors(_FAILED):
@@ -80,6 +82,7 @@ def write_outputs(
     Raises:
         WorkflowError: the data does not match the data in `fit`, or cannot be read.
     """
+    graph = copy.copy(graph)  # which another thread may fit meanwhile
     # Filter and the like write fewer rows than they read, in one query.
     expect_total(source.row_count() if _is_row_by_row(graph) else None)
     if is_gpu(engine) and source.files is not None and source.is_empty():

@@ -1,6 +1,7 @@
 """The background thread: it works ahead a little, passes errors on, and never stays."""
 
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -38,6 +39,20 @@ def test_items_in_order_then_the_error_itself():
             with pytest.raises(RuntimeError) as caught:
                 next(items)
             assert caught.value is problem
+
+
+def test_an_interrupt_while_the_thread_starts_leaves_no_thread(monkeypatch):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Prefetcher(itertools.count)
+    assert left_threads() == []
 
 
 def test_it_works_ahead_by_no_more_than_asked():

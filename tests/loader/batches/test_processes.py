@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import faulthandler, json, multiprocessing, os, sys
 from loader import ArrayLoader
-from loader.batches import process as loader_process
+from workflow.engine import forks
 
 def make():
     # A buffer for a part of the data: after a batch there is more to read.
@@ -58,7 +58,7 @@ if __name__ == "__main__":  # a process that is spawned does without TensorFlow
     ]
     rest = len(list(batches)), 0
     # Here Polars hangs, however long it is waited for.
-    loader_process.PATIENCE = 1.0
+    forks.PATIENCE = 1.0
     refused = in_a_fork(lambda: len(list(make())))
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         spawned = pool.apply(count, sys.argv[1:]), 0

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -110,6 +111,21 @@ def test_a_connection_that_breaks_is_made_again(url):
         EnsembleClient(scheme + network.address, "movies", retries=0)
 
 
+def test_two_tasks_that_enter_a_client_at_once_leave_one_connection(url):
+    async def enter():
+        client = AsyncEnsembleClient(url, "movies")
+        entered = await asyncio.gather(
+            client.__aenter__(), client.__aenter__(), return_exceptions=True
+        )
+        await client.close()
+        return client, entered
+
+    client, entered = asyncio.run(enter())
+    (refused,) = [answer for answer in entered if answer is not client]
+    assert "has a connection already" in refused.message
+    gc.collect()  # A session or a channel that was left open would warn here.
+
+
 @pytest.mark.timeout(20)  # A deadline that is not kept shows as this.
 @pytest.mark.parametrize("scheme", ["", "http://"])
 def test_a_server_that_is_down_or_hangs(scheme):
@@ -138,6 +154,33 @@ def test_each_mistake_has_its_type(url):
         client.predict(FRAME)
     with pytest.raises(ClientError, match=r"Expected retries from 0 to 4\. Received: 9"):
         EnsembleClient(url, "movies", retries=9)
+
+
+def test_an_error_has_no_cause_that_cannot_be_pickled(url):
+    """Dask pickles the error of a task with its causes, and loses its class where one cannot be."""
+    with EnsembleClient(url, "movies") as client, pytest.raises(InvalidRequestError) as refused:
+        client.raw({"userId": np.zeros((1, 1), np.int64)})
+
+    async def ask():
+        async with AsyncEnsembleClient(url, "none"):
+            pass
+
+    with pytest.raises(UnknownModelError) as unknown:
+        asyncio.run(ask())
+    for error in (refused.value, unknown.value):
+        assert error.__cause__ is error.__context__ is None
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301 - its own
+
+
+def test_threads_that_wait_are_told_that_another_has_closed_the_client(server):
+    rows = pl.concat([FRAME] * 20_000)
+    client = EnsembleClient(server.grpc_url, "movies")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(client.predict, rows)
+        time.sleep(0.05)
+        client.close()
+        error = answer.exception()
+    assert error is None or "Expected an open connection" in error.message, error
 
 
 def hurried(client):

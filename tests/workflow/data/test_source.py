@@ -160,6 +160,18 @@ def test_an_error_of_the_library_that_makes_the_stream():
         Workflow("x").fit(Failing())
 
 
+@pytest.mark.parametrize("kind", [LookupError, ValueError])
+def test_an_error_of_the_generator_behind_a_reader(kind):
+    def batches():
+        yield pa.record_batch({"x": [1, 2]})
+        raise kind("row 3 is broken")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema({"x": pa.int64()}), batches())
+    with pytest.raises(WorkflowError, match=r"cannot be read: .*row 3 is broken") as error:
+        Workflow("x").fit(reader)
+    assert isinstance(error.value.__cause__, kind)
+
+
 def test_rows_as_dicts_are_refused_with_the_remedy():
     rows = [{"userId": 7}, {"userId": 9}]
     with pytest.raises(WorkflowError, match=r"list of rows.*polars\.DataFrame\(rows\)"):

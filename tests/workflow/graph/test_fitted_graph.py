@@ -1,0 +1,77 @@
+"""A workflow that one thread fits while others use it, and copies of a workflow, are of one fit each."""
+
+import copy
+
+import pytest
+
+from workflow import Workflow, ops
+from workflow.graph import fitted_graph
+from workflow.transform import outputs
+
+FIRST, SECOND = {"city": ["Rome", "Oslo", "Oslo"]}, {"city": ["Bern", "Bern", "Rome"]}
+CITIES = {"city": ["Rome", "Oslo", "Bern"]}
+# Ids 0 to 2 are reserved; the most frequent city follows.
+OF_FIRST, OF_SECOND = [4, 3, 2], [4, 2, 3]
+
+
+@pytest.fixture
+def cities():
+    return Workflow(["city"] >> ops.Categorify()).fit(FIRST)
+
+
+def ids(workflow):
+    return workflow.transform(CITIES).collect()["city"].to_list()
+
+
+def meanwhile(monkeypatch, module, name, act):
+    """Do something after the first call of a function, as another thread may."""
+    real = getattr(module, name)
+
+    def first(*arguments, **settings):
+        result = real(*arguments, **settings)
+        monkeypatch.setattr(module, name, real)
+        act()
+        return result
+
+    monkeypatch.setattr(module, name, first)
+
+
+@pytest.mark.parametrize("name", ["resolve_graph", "with_fits"])
+def test_what_was_derived_from_an_earlier_fit_is_not_kept(cities, name, monkeypatch, tmp_path):
+    meanwhile(monkeypatch, fitted_graph, name, lambda: cities.fit(SECOND))
+    assert ids(cities) in (OF_FIRST, OF_SECOND)
+    assert ids(cities) == OF_SECOND
+    cities.save(tmp_path)
+    assert ids(Workflow.load(tmp_path)) == OF_SECOND
+
+
+def test_a_call_is_of_one_fit(cities, monkeypatch, tmp_path):
+    meanwhile(monkeypatch, outputs, "held_to", lambda: cities.fit(SECOND))
+    assert ids(cities) == OF_FIRST
+    assert ids(cities) == OF_SECOND
+
+    cities.fit(FIRST)
+    meanwhile(monkeypatch, outputs, "held_to", lambda: cities.fit(SECOND))
+    cities.transform_to_parquet(CITIES, tmp_path / "out")
+    assert ids(cities) == OF_SECOND
+
+
+def test_a_dtype_that_is_assigned_meanwhile_is_not_lost(cities, monkeypatch):
+    def assign():
+        cities.output_dtypes["city"] = "int32"
+
+    meanwhile(monkeypatch, fitted_graph, "with_fits", assign)
+    _ = cities.output_schema
+    assert cities.output_schema["city"].dtype == "int32"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_does_not_follow_the_original_nor_the_other_way_round(cities, copied):
+    cities.output_dtypes["city"] = "int32"
+    other = copied(cities)
+    other.output_dtypes["city"] = "int16"
+    assert [w.output_schema["city"].dtype for w in (cities, other)] == ["int32", "int16"]
+    del cities.output_dtypes["city"]
+    assert [w.output_schema["city"].dtype for w in (cities, other)] == ["int64", "int16"]
+    other.fit(SECOND)
+    assert (ids(cities), ids(other)) == (OF_FIRST, OF_SECOND)
