@@ -47,5 +47,8 @@ def why_polars_hangs() -> str | None:
 
 def _is_fork() -> bool:
     # The name of the program, in parentheses, may have any characters.
-    facts = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    try:
+        facts = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # another system than Linux, or a container without /proc
+        return False
     return bool(int(facts[6]) & _FORKED)
