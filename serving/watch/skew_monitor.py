@@ -25,7 +25,9 @@ from workflow.wire.format import decode_request
 class Fitted(Protocol):
     """The part of a fitted workflow that a monitor needs."""
 
-    training_data: TrainingData
+    @property
+    def training_data(self) -> TrainingData:
+        """Facts about the columns that it was fitted to."""
 
     @property
     def steps(self) -> Program:
