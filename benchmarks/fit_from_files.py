@@ -91,7 +91,7 @@ def processor_time() -> Counter[str]:
 
 
 def owner_of(thread: str) -> str:
-    """What a thread of some name belongs to.
+    """The owner of a thread with some name.
 
     Example:
         >>> owner_of("tokio-rt-worker"), owner_of("python")

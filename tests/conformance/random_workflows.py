@@ -66,9 +66,10 @@ OVER_ROWS: list[Step] = [
     lambda _: ops.Dropna(),
     lambda _: ops.DifferenceLag(KEY, [1, -1]),
     lambda draw: ops.Groupby(
-        KEY, sort_cols=NUMBER, aggs=draw(st.sampled_from(["count", "first", "list", "mean"]))
+        KEY, sort_cols=NUMBER, aggs=draw(st.sampled_from(["count", "first", "list", "max"]))
     ),
 ]
+# No mean of groups: of integers near the ends of int64 it depends on the order of the sum.
 # Operators that keep all values, or need a function or a table that random columns would seldom suit; a
 # branch may begin with a join of its first column.
 LEFT_OUT = [
