@@ -23,8 +23,8 @@ pytestmark = [
 
 FILES, FILE_ROWS, COLUMNS, BATCH = 8, 5_000_000, 40, 65_536
 DECODED = FILES * FILE_ROWS * COLUMNS * 4
-# Of its own memory an allocator may keep more than is used.
-SLACK = 1.1
+# Of its own memory an allocator may keep more than is used, and it grows by steps of 32 MiB.
+SLACK, STEPS = 1.1, 3 * 2**25
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_an_epoch_takes_no_more_than_the_buffer(files):
     before = free()
     for share in (20, 5):  # the smaller one first: pools keep what they have
         buffer_size = DECODED / share
-        assert before - least_free(files, buffer_size) <= SLACK * buffer_size
+        assert before - least_free(files, buffer_size) <= SLACK * buffer_size + STEPS
 
 
 def test_epochs_that_are_begun_and_dropped_give_their_memory_back(files):
@@ -96,4 +96,4 @@ def test_epochs_that_are_begun_and_dropped_give_their_memory_back(files):
         left.append(free())
     # Pools keep memory, at most the buffer; sixty row groups would be more. The reader of a dropped
     # epoch may have one for another moment.
-    assert before - max(left[50:]) <= SLACK * buffer_size
+    assert before - max(left[50:]) <= SLACK * buffer_size + STEPS
