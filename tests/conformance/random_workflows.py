@@ -98,14 +98,12 @@ def random_workflows(
     *,
     row_by_row: bool = False,
     names_of: Sequence[str] = NAMES,
-    joins: bool = True,
 ) -> RandomWorkflow:
     """One or two branches of up to three operators each; ones that the columns do not suit are left out.
 
     Args:
         row_by_row: without operators that need more than one row of the data.
         names_of: names of columns.
-        joins: with columns of tables.
     """
     steps = STEPS if row_by_row else [*STEPS, *OVER_ROWS]
     names = draw(st.lists(st.sampled_from(names_of), min_size=1, max_size=4, unique=True))
@@ -123,7 +121,7 @@ def random_workflows(
     )
     branches = []
     for number in range(draw(st.integers(1, 2))):
-        join = joins and draw(st.booleans())
+        join = draw(st.booleans())
         branches.append(_branch(draw, names, schema, steps, number, join=join))
     node = branches[0] if len(branches) == 1 else branches[0] + branches[1]
     return RandomWorkflow(node, _frame(draw, schema, 1), _frame(draw, schema, 0))

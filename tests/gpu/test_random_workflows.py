@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @searched(100)
-@given(made=random_workflows(joins=False))
+@given(made=random_workflows())
 def test_the_gpu_makes_what_the_cpu_does(made, engine, tmp_path_factory):
     folder = tmp_path_factory.mktemp("random")
     written(made.learnt, folder / "learnt")
