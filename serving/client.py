@@ -285,6 +285,12 @@ class EnsembleClient:
         self.close()
 
 
+def current_contract(client: EnsembleClient) -> Contract:
+    """The contract of the version that answers now: one that was published since may take other columns."""
+    client._renewed(client.contract, None)  # noqa: SLF001 - the module's own class
+    return client.contract
+
+
 def not_copied(client: Any) -> ClientError:
     """The error for a client that is pickled or copied; the caller raises it."""
     return ClientError(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.client import EnsembleClient
+from serving.client import EnsembleClient, current_contract
 from serving.connection.tensors import to_bytes
 from serving.errors import ColumnError
 from serving.exchange import to_requests
@@ -61,18 +61,14 @@ def write_perf_analyzer_input(
         ... )  # doctest: +SKIP
         1000
     """
-    client._renewed(client.contract, None)  # noqa: SLF001 - a new version may take other columns
-    requests = to_requests(replace(client.contract, limits={"max_rows": 1}), data)
+    contract = current_contract(client)
+    requests = to_requests(replace(contract, limits={"max_rows": 1}), data)
     if not requests:
         raise ColumnError("INVALID_INPUT", "Expected rows to write. Received: none.")
     # The rows are a separate dimension in Triton if it joins requests.
-    skipped = 1 if client.contract.max_batch_size else 0
+    skipped = 1 if contract.max_batch_size else 0
     document = {"data": [_described(tensors, skipped) for tensors in requests]}
-    if (
-        validation_data
-        and skipped
-        and not any(column.is_list for column in client.contract.outputs)
-    ):
+    if validation_data and skipped and not any(column.is_list for column in contract.outputs):
         answers = [client.raw(request) for request in requests]
         document["validation_data"] = [_described(tensors, skipped) for tensors in answers]
     with write_errors(path):

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from serving.client import EnsembleClient
+from serving.client import EnsembleClient, current_contract
 from serving.errors import ClientError, ColumnError
 from serving.exchange import VersionsError
 from workflow.data.sources import Source, as_path
@@ -67,8 +67,7 @@ def predict_to_parquet(
         ...     predict_to_parquet(client, "raw/*.parquet", "scores", keep=["userId", "movieId"])
         [PosixPath('scores/part-00000.parquet')]
     """
-    client._renewed(client.contract, None)  # noqa: SLF001 - a new version may take other columns
-    contract = client.contract
+    contract = current_contract(client)
     keep = [keep] if isinstance(keep, str) else list(dict.fromkeys(keep))
     outputs = [column.name for column in contract.outputs]
     if both := [name for name in keep if name in outputs]:

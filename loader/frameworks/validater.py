@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow  # noqa: F401, ICN001 - before Keras, as in training/__init__.py
+import tensorflow as tf  # before Keras, as in training/__init__.py
 
 # isort: split
 import keras
-import tensorflow as tf
 
 from loader.errors import LoaderError
 from workflow.schema.own_names import OwnNames

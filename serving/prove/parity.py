@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from serving.client import EnsembleClient
+from serving.client import EnsembleClient, current_contract
 from serving.errors import ClientError
 from serving.prove.comparison import (
     as_text,
@@ -89,10 +89,10 @@ def check_parity(
 
     try:
         network = load_network(model)
-        client._renewed(client.contract, None)  # noqa: SLF001 - a new version has other steps
+        contract = current_contract(client)
         with showing("parity", progress=progress):
-            frame = raw_rows(rows, client.contract.input_schema, storage_options)
-            allowed = client.contract.tolerance if tolerance is None else tolerance
+            frame = raw_rows(rows, contract.input_schema, storage_options)
+            allowed = contract.tolerance if tolerance is None else tolerance
             return _compare(client, workflow, network, frame, allowed, batch_size)
     except TrainingError as error:
         raise ClientError("PARITY", str(error)) from error

@@ -1,9 +1,7 @@
 """Types of the client, as a checker sees them."""
 
-from pathlib import Path
-
 import pytest
-from mypy import api
+from strict_types import assert_typed
 
 SCRIPT = """
 from typing import assert_type
@@ -26,8 +24,5 @@ async def ask_later(client: AsyncEnsembleClient, frame: pl.DataFrame, table: pd.
 
 
 @pytest.mark.long
-def test_a_table_gives_a_table_of_its_kind(tmp_path, monkeypatch):
-    monkeypatch.chdir(Path(__file__).parents[2])
-    (tmp_path / "script.py").write_text(SCRIPT)
-    found, _, code = api.run(["--strict", str(tmp_path / "script.py")])
-    assert code == 0, found
+def test_a_table_gives_a_table_of_its_kind(tmp_path):
+    assert_typed(tmp_path, SCRIPT)

@@ -45,11 +45,12 @@ def measure(
         values = lists.explode("value", empty_as_null=False)
     facts = _facts(values, column)
     finite_values = values.filter(_is_finite(column)) if column.info.kind == "float" else values
-    part, sample = _part(finite_values.drop_nulls(), facts["finite"], most_values)
-    counts = _counts(finite_values.drop_nulls(), part)
+    finite_values = finite_values.drop_nulls()
+    part, sample = _part(finite_values, facts["finite"], most_values)
+    counts = _counts(finite_values, part)
     while part > 1 and counts.is_empty():  # of few values a hash may choose none
         part //= 2
-        counts = _counts(finite_values.drop_nulls(), part)
+        counts = _counts(finite_values, part)
     return ColumnInspection(
         name=column.name,
         dtype=column.dtype,

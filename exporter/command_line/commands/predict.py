@@ -59,9 +59,7 @@ def predict(
         )
     # Absolute, since pyarrow takes a ~ at the beginning for the user's home.
     footers = [pq.read_metadata(file.absolute()) for file in files]
-    rows, columns = (
-        sum(footer.num_rows for footer in footers),
-        footers[0].schema.to_arrow_schema().names,
-    )
+    rows = sum(footer.num_rows for footer in footers)
+    columns = footers[0].schema.to_arrow_schema().names
     text = folded(f"{output}/*.parquet: {rows:,} rows of {', '.join(columns)}")
     answer(as_json, text, folder=output, rows=rows, columns=columns, files=files)

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from in_a_fork import IN_A_FORK
 
 SCRIPT = """
-import faulthandler, json, multiprocessing, os, sys
+import multiprocessing, sys
 from loader import ArrayLoader
 from workflow.engine import forks
 
@@ -19,21 +20,6 @@ def make():
 
 def count(path):
     return len(list(ArrayLoader(path, 64, label_names=["y"], cat_names=["u"])))
-
-def in_a_fork(action):
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        faulthandler.dump_traceback_later(60, exit=True)
-        try:
-            answer = action()
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(write, json.dumps(answer).encode())
-        os._exit(0)  # As multiprocessing ends its processes.
-    os.close(write)
-    status = os.waitpid(child, 0)[1]
-    return json.loads(os.read(read, 100_000) or "null"), status
 
 """
 ACTIONS = """
@@ -82,7 +68,7 @@ def data(tmp_path_factory):
 def answers(data, tmp_path_factory):
     """The results of actions in forks, in their order; a child that does not end fails the test."""
     program = tmp_path_factory.mktemp("program") / "program.py"
-    program.write_text(SCRIPT + ACTIONS)
+    program.write_text(IN_A_FORK + SCRIPT + ACTIONS)
     done = subprocess.run(
         [sys.executable, program, data],
         check=True,

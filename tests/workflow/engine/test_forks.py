@@ -4,26 +4,11 @@ import json
 import subprocess
 import sys
 
+from in_a_fork import IN_A_FORK
+
 # Polars alone, so that a fork is found out wherever our packages are imported first.
 PROGRAM = """
-import json, os
 import polars as pl
-
-def in_a_fork(action):
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        import faulthandler
-        faulthandler.dump_traceback_later(60, exit=True)
-        try:
-            answer = action()
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(write, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(write)
-    os.waitpid(child, 0)
-    return json.loads(os.read(read, 100_000) or "null")
 
 def fit():
     from workflow import Workflow, ops
@@ -45,15 +30,15 @@ def load():
     return len(ArrayLoader({"user": [7, 7, 9]}, 2, cat_names=["user"]))
 
 actions = fit, inspect, load
-before = [in_a_fork(action) for action in actions]
+before = [in_a_fork(action)[0] for action in actions]
 pl.LazyFrame({"n": range(1000)}).group_by("n").len().collect()
-print(json.dumps([before, [in_a_fork(action) for action in actions]]))
+print(json.dumps([before, [in_a_fork(action)[0] for action in actions]]))
 """
 
 
 def test_a_fork_works_until_its_parent_has_used_polars():
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True
+        [sys.executable, "-c", IN_A_FORK + PROGRAM], check=True, capture_output=True, text=True
     )
     before, after = json.loads(done.stdout)
     assert before == [[3, 3, 4], 1, 2]
