@@ -67,6 +67,11 @@ def _cast(graph: Any, name: str, dtype: int) -> str:
     return str(node.output[0])
 
 
+def _kept_cast(graph: Any, node: Any, *_: Any) -> None:
+    """A cast; tf2onnx drops one before another, though it rounds, or makes 0 of 0.5 before a bool."""
+    _replace(graph, node, KEPT_CAST, [*node.input], to=graph.get_dtype(node.output[0]))
+
+
 def _compare(graph: Any, node: Any, *_: Any) -> None:
     """A comparison; tf2onnx compares integers as float32, which rounds those from 2**24 on."""
     names = [*node.input]
@@ -216,6 +221,43 @@ def _expm1(graph: Any, node: Any, name: str, _: Any) -> None:
     _choose(graph, node, _add(graph, "Less", _add(graph, "Abs", x), one), [near, far])
 
 
+def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
+    """A sum; onnxruntime adds whole numbers as float64, so their upper and lower bits are added apart."""
+    x, axes = node.input
+    whole = onnx.TensorProto.INT64
+    flat = _constant(graph, f"{name}/flat", [-1], whole)
+    axes = _add(graph, "Reshape", _cast(graph, axes, whole), flat)
+    options = {"keepdims": node.get_attr_value("keep_dims", 0), "noop_with_empty_axes": 1}
+    if not _is_whole(graph, x):
+        _replace(graph, node, "ReduceSum", [x, axes], **options)
+        return
+    signed, base = _cast(graph, x, whole), _constant(graph, f"{name}/base", 2**32, whole)
+    low = _add(graph, "Mod", signed, base)
+    high = _add(graph, "Div", _add(graph, "Sub", signed, low), base)
+    low, high = (_add(graph, "ReduceSum", part, axes, **options) for part in (low, high))
+    sum_ = _add(graph, "Add", _add(graph, "Mul", high, base), low)
+    _replace(graph, node, "Cast", [sum_], to=graph.get_dtype(x))
+
+
+def _power(graph: Any, node: Any, *_: Any) -> None:
+    """A power; onnxruntime computes those of whole numbers as float64, so that they are products."""
+    x, exponent = node.input
+    given = graph.get_node_by_output(exponent)
+    is_known = given is not None and given.is_const() and _is_whole(graph, x)
+    times = given.get_tensor_value(as_list=False).reshape(-1).tolist() if is_known else []
+    if len(times) != 1 or times[0] < 1:
+        _replace(graph, node, "Pow", [x, exponent])
+        return
+    (left,) = times
+    power, square = "", x
+    while left:
+        if left % 2:
+            power = _add(graph, "Mul", power, square) if power else square
+        left //= 2
+        square = _add(graph, "Mul", square, square) if left else square
+    _replace(graph, node, "Identity", [power])
+
+
 def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     """The rows of `data` at `indices`, summed by segment, by a scatter onto zeros.
 
@@ -238,6 +280,8 @@ def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "ScatterND", [zeros, places, added], reduction="add")
 
 
+# An operation of no set, to become a cast again.
+KEPT_CAST = "KeptCast"
 # onnxruntime's Where has no kernels for these.
 _CHOSEN_AS = {
     onnx.TensorProto.BOOL: onnx.TensorProto.UINT8,
@@ -252,6 +296,7 @@ _CHOSEN_AS = {
 # By TensorFlow's names.
 HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Bucketize": (_bucketize, []),
+    "Cast": (_kept_cast, []),
     "Erfc": (_erfc, []),
     "Expm1": (_expm1, []),
     "FloorDiv": (_floor_divide, []),
@@ -260,7 +305,9 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Less": (_compare, []),
     "Log1p": (_log1p, []),
     "OneHot": (_one_hot, []),
+    "Pow": (_power, []),
     "SelectV2": (_select, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),
+    "Sum": (_sum, []),
     "TopKV2": (_top_k, []),
 }

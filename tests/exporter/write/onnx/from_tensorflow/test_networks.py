@@ -280,7 +280,40 @@ def choosing_network():
     return keras.Model({"x": x}, outputs)
 
 
+def casting_network():
+    """Casts through dtypes that round, or hold fewer values."""
+    x = keras.Input((1,), name="x", dtype="float32")
+    ops = keras.ops
+    outputs = {
+        "truth": ops.cast(ops.cast(x, "int32"), "bool"),
+        "half": ops.cast(ops.cast(x, "float16"), "float32"),
+        "whole": ops.cast(ops.cast(ops.cast(x, "int64") * 3, "float32"), "int64"),
+        "double": ops.cast(ops.cast(ops.cast(x, "float64") / 3, "float32"), "float64"),
+    }
+    outputs["truth"] = ops.cast(outputs["truth"], "int32")
+    return keras.Model({"x": x}, outputs)
+
+
+def adding_network(dtype):
+    """Sums and powers of whole numbers that float64 does not hold, some of which wrap around."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    ops = keras.ops
+    pair = ops.concatenate([x, x, x * 3], 1)
+    outputs = {"sum": ops.sum(pair, 1, keepdims=True), "flat": ops.sum(pair, -1)[:, None]}
+    outputs |= {f"power{n}": ops.power(x, n) for n in (0, 1, 2, 5)}
+    return keras.Model({"x": x}, {name: y % ops.cast(1000, dtype) for name, y in outputs.items()})
+
+
 FEEDS = {
+    "casts": (casting_network, {"x": [[0.5], [-0.7], [1 / 3], [16_777_214.0], [1.0]]}),
+    **{
+        f"{dtype} added": (
+            partial(adding_network, dtype),
+            {"x": [[np.iinfo(dtype).max], [np.iinfo(dtype).min], [np.iinfo(dtype).max // 9], [3]]},
+        )
+        for dtype in ("int32", "int64", "uint32", "uint64")
+    },
+    "nothing added": (lambda: adding_network("int64"), {"x": np.empty((0, 1))}),
     "int32 compared": (
         lambda: comparing_network("int32"),
         {"x": [[2**24 - 1], [2**24], [2**24 + 1], [2**24 + 2]]},
