@@ -117,18 +117,23 @@ def _regions(model: OnnxModel) -> Iterator[_Region]:
         facts.learn(node)
     # Not the network's large tables, of which a copy would be made.
     constants = {tensor.name for tensor in graph.initializer} | {""}
+    kept = taken_inside(graph.node) | {tensor.name for tensor in graph.output}
     for node in graph.node:
         fact = facts[node.output[0]] if node.op_type == "LabelEncoder" else None
         if fact is None or fact.limits is None:
             continue
         if fact.width == 1 and fact.dtype == TensorProto.INT64:
-            region = _region(graph, constants, node.output[0], fact.limits[0])
+            region = _region(graph, constants, kept, node.output[0], fact.limits[0])
             if region is not None:
                 yield region
 
 
 def _region(
-    graph: onnx.GraphProto, constants: set[str], source: str, limits: tuple[int, int]
+    graph: onnx.GraphProto,
+    constants: set[str],
+    kept: set[str],
+    source: str,
+    limits: tuple[int, int],
 ) -> _Region | None:
     inside, available, nodes = {source}, constants | {source}, []
     for node in graph.node:
@@ -139,8 +144,7 @@ def _region(
                 inside.update(node.output)
     node_ids = {id(node) for node in nodes}
     outside = {name for node in graph.node if id(node) not in node_ids for name in node.input}
-    outside |= taken_inside(graph.node)
-    outside |= {tensor.name for tensor in graph.output}
+    outside |= kept
     leaving = [node for node in nodes if not outside.isdisjoint(inside.intersection(node.output))]
     exits = tuple(node.output[0] for node in leaving)
     saved = sum(not inside.isdisjoint(node.output) for node in nodes)
