@@ -204,6 +204,13 @@ def rounding_network(dtype):
     return keras.Model({"x": x}, outputs)
 
 
+def dividing_network(dtype):
+    """Quotients and remainders by numbers of a request, and by -1."""
+    x, y = (keras.Input((1,), name=name, dtype=dtype) for name in "xy")
+    outputs = {"quotient": x // y, "rest": x % y, "by_minus_one": x // -1, "no_rest": x % -1}
+    return keras.Model({"x": x, "y": y}, outputs)
+
+
 def remainder_network(dtype):
     """Remainders of multiples of numbers that no float holds, which are nearly the divisor."""
     x = keras.Input((1,), name="x", dtype=dtype)
@@ -342,6 +349,13 @@ FEEDS = {
         lambda: rounding_network("float32"),
         {"x": [[-7.5], [-3.0], [-0.5], [0.0], [0.5], [7.25]]},
     ),
+    **{
+        f"{dtype} divided": (
+            partial(dividing_network, dtype),
+            {"x": [[np.iinfo(dtype).min], [7], [-7], [7]], "y": [[-1], [-1], [2], [-3]]},
+        )
+        for dtype in ("int32", "int64")
+    },
     "ids marked": (marking_network, {"x": [[0, 2], [-1, 1], [-3, 3], [2, 2]]}),
     "remainders in float32": (
         lambda: remainder_network("float32"),
