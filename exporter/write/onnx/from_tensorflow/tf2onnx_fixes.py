@@ -51,6 +51,11 @@ def _floor_mod(graph: Any, node: Any, name: str, _: Any) -> None:
     _choose(graph, node, _add(graph, "And", differ, any_left), [sum_, rest])
 
 
+def _truncated_mod(graph: Any, node: Any, *_: Any) -> None:
+    """The remainder with the sign of the dividend; tf2onnx' of integers has the sign of the divisor."""
+    _replace(graph, node, "Mod", [*node.input], fmod=1)
+
+
 def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
     """The quotient rounded down; tf2onnx rounds quotients of integers towards zero."""
     x, y = node.input
@@ -135,9 +140,13 @@ def _top_k(graph: Any, node: Any, name: str, _: Any) -> None:
         graph.make_node("Cast", [made], outputs=[output], **attributes)
 
 
-def _select(graph: Any, node: Any, *_: Any) -> None:
+def _select(graph: Any, node: Any, name: str, _: Any) -> None:
     """A choice; tf2onnx multiplies both operands by 0 or 1, so a NaN that is not chosen counts."""
     condition, *chosen = node.input
+    further = (graph.get_rank(chosen[0]) or 0) - (graph.get_rank(condition) or 0)
+    if node.type == "Select" and graph.get_rank(condition) and further > 0:  # it chooses rows
+        axes = _constant(graph, f"{name}/axes", range(-further, 0), onnx.TensorProto.INT64)
+        condition = _add(graph, "Unsqueeze", condition, axes)
     _choose(graph, node, condition, chosen)
 
 
@@ -304,10 +313,13 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Greater": (_compare, []),
     "Less": (_compare, []),
     "Log1p": (_log1p, []),
+    "Mod": (_truncated_mod, []),
     "OneHot": (_one_hot, []),
     "Pow": (_power, []),
+    "Select": (_select, []),
     "SelectV2": (_select, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),
     "Sum": (_sum, []),
     "TopKV2": (_top_k, []),
+    "TruncateMod": (_truncated_mod, []),
 }

@@ -311,7 +311,30 @@ def adding_network(dtype):
     return keras.Model({"x": x}, {name: y % ops.cast(1000, dtype) for name, y in outputs.items()})
 
 
+class Older(keras.layers.Layer):
+    """Operations of TensorFlow 1, which its SavedModels have."""
+
+    def call(self, x):
+        ops = tf.raw_ops
+        numbers = ops.Select(condition=x > 0, x=tf.math.log(x), y=x)
+        pairs = tf.concat([x, tf.math.log(x)], 1)
+        rows = ops.Select(condition=x[:, 0] > 0, x=pairs, y=tf.zeros_like(pairs))
+        whole = tf.cast(x, "int32")
+        rests = [ops.Mod(x=whole, y=whole * 0 - 3), ops.Mod(x=whole, y=whole * 0 + 3)]
+        rests += [ops.TruncateMod(x=x, y=x * 0 + 3)]
+        return tf.concat([numbers, rows, *(tf.cast(rest, "float32") for rest in rests)], 1)
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((None, 6), x.dtype)
+
+
+def older_network():
+    x = keras.Input((1,), name="x")
+    return keras.Model({"x": x}, {"y": Older()(x)})
+
+
 FEEDS = {
+    "older operations": (older_network, {"x": [[-7.5], [-1.0], [0.0], [1.0], [7.5]]}),
     "casts": (casting_network, {"x": [[0.5], [-0.7], [1 / 3], [16_777_214.0], [1.0]]}),
     **{
         f"{dtype} added": (
