@@ -140,7 +140,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         """Set the vectors of a column's ids, (cardinality, width), for example pre-trained ones.
 
         Raises:
-            TrainingError: no such column, or vectors of another shape.
+            TrainingError: no such column, vectors of another shape, or the layer is not built yet.
         """
         if column not in self.widths:
             raise TrainingError(

@@ -146,6 +146,13 @@ class SharedTable(keras.layers.Layer):
         self._expect_whole("save it")
         super().save_own_variables(store)
 
+    def _expect_built(self, column: str) -> None:
+        if not self.built:
+            raise TrainingError(
+                f"Expected a layer that is built, to have a table of {column!r}. Received: one that "
+                "is not. Call it with inputs, or build()."
+            )
+
     def _expect_whole(self, purpose: str) -> None:
         if self.is_divided:
             raise TrainingError(
@@ -164,11 +171,7 @@ class SharedTable(keras.layers.Layer):
         Raises:
             TrainingError: the layer is not built yet.
         """
-        if not self.built:
-            raise TrainingError(
-                f"Expected a layer that is built, to have a table of {column!r}. Received: one that "
-                "is not. Call it with inputs, or build()."
-            )
+        self._expect_built(column)
         self._expect_whole("read it")
         start = self.offsets[column]
         return self.embeddings.value[start : start + self.cardinalities[column]]
@@ -177,8 +180,10 @@ class SharedTable(keras.layers.Layer):
         """Set the vectors of a column's ids.
 
         Raises:
-            TrainingError: the vectors do not have the shape (cardinality, width).
+            TrainingError: the vectors do not have the shape (cardinality, width), or the layer is not
+                built yet.
         """
+        self._expect_built(column)
         expected = (self.cardinalities[column], self.width)
         if np.shape(vectors) != expected:
             raise TrainingError(

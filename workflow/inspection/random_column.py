@@ -89,14 +89,13 @@ class RandomColumn:
         return pl.select(as_times(pl.lit(values), column.time)).to_series().alias(column.name)
 
     def _measured(self, among: Floats) -> pl.Series:
-        """Quantities: numbers by their percentiles, each moved to the next of the different values."""
+        """Quantities by their percentiles; between two of these the different values are equally frequent."""
         column = self._column
-        numbers = _at_percentile(column.quantiles, among)
-        if column.distinct <= _MOST_PLACES and not self._is_unique:
-            places = _different(column)
-            middles = (places[1:] + places[:-1]) / 2
-            numbers = places[np.searchsorted(middles, numbers)]
-        return _within(column, numbers)
+        if column.distinct > _MOST_PLACES or self._is_unique:
+            return _within(column, _at_percentile(column.quantiles, among))
+        values = _different(column)
+        places = _at_percentile(np.searchsorted(values, column.quantiles), among)
+        return _within(column, values[places.round().astype(np.int64)])
 
     def _named(self, among: Floats) -> pl.Series:
         """Names: a rank by its share of the values, and a value for each rank."""
