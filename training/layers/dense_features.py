@@ -136,6 +136,7 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
                 shard=shard,
                 name="embeddings",
                 dtype=self.dtype_policy,
+                trainable=self.trainable,
             )
 
     def _check(self, sizes: Mapping[str, tuple[int, int]]) -> None:
@@ -245,6 +246,8 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         sizes = [] if self.embeddings is None else self.embeddings.embedding_sizes
         return {
             **super().get_config(),
+            # The tables are all its weights, and may be frozen by themselves.
+            "trainable": self.trainable and (self.embeddings is None or self.embeddings.trainable),
             "embedding_sizes": [list(entry) for entry in sizes],
             "indicators": [list(entry) for entry in self.indicators],
             "continuous": [list(entry) for entry in self.continuous.items()],

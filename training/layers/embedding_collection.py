@@ -123,6 +123,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
                 {name: owner for name, owner in self.shared.items() if name in columns},
                 name=f"width_{width}_{combiner}" if by_column else f"width_{width}",
                 dtype=self.dtype_policy,
+                trainable=self.trainable,
                 **divided,
             )
             for (width, combiner), columns in together.items()
