@@ -18,7 +18,7 @@ from .suggestion import is_category
 # Numbers with more different values are left where they are.
 _MOST_PLACES = 1_000_000
 _DAY = 86_400_000_000
-_TRIALS = 4
+_TRIALS = 16
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -157,12 +157,16 @@ def _different(column: ColumnInspection) -> Floats:
     common = [value for value, _ in column.common]
     known_values = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
     count = points = max(column.distinct - len(known_values), 0)
+    step = _DAY if column.time == DATE else 1
     for _ in range(_TRIALS):
         between = _at_percentile(column.spread, np.linspace(0, 1, points + 2)[1:-1])
-        exact = between if DTYPES[column.dtype].kind == "float" else between.round()
+        is_float = DTYPES[column.dtype].kind == "float"
+        exact = between if is_float else (between / step).round() * step
         # Values between percentiles may be known, or equal after rounding.
         additions = np.setdiff1d(exact, known_values)
-        points += max(count - len(additions), 0)
+        if len(additions) >= count:
+            break
+        points = min(points + count - len(additions), 4 * count)
     if len(additions) > count:
         additions = additions[np.arange(count) * len(additions) // count]
     return np.union1d(known_values, additions)
