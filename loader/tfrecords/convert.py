@@ -340,6 +340,7 @@ def _files(filenames: Any) -> list[Path]:
     files: list[Path] = []
     for path in names:
         name = os.fspath(path)
+        expect_local(name, LoaderError)
         matches = [Path(name)]
         if not matches[0].is_file():
             matches = sorted(local_matches(name, LoaderError))
