@@ -153,7 +153,7 @@ def _expect_repeatable(changed: Iterable[str], draws: Iterable[str]) -> None:
 
 
 def _ancestry(tensors: Iterable[Any]) -> set[Any]:
-    """The operations of a graph of which tensors are computed."""
+    """The operations of a graph on which some tensors depend."""
     operations: set[Any] = set()
     waiting = [tensor.op for tensor in tensors]
     while waiting:
