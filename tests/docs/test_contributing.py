@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
+import tables
 from expected_names import expect_names
 
 from exporter import ServingOptions
 from exporter.plan.runtime import AUTO, RUNTIMES
 from workflow import ops
 from workflow.operator.operator import OPERATORS
+from workflow.schema.dtypes import DTYPES, dtype_of
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
@@ -49,6 +51,22 @@ def test_the_guide_has_each_operator_in_its_table():
     table = guide.split("## The operators")[1].split("\n\n")[2]
     named = set(re.findall(r"`([A-Z]\w+)`", table))
     expect_names('the table of "The operators" in docs/guide/workflow.md', named, ops.__all__)
+
+
+# Other widths of kinds that the tables have.
+WITHOUT_COLUMNS = {"int16", "int32", "uint8", "uint32"}
+
+
+def test_the_tables_of_the_references_have_each_dtype():
+    dtypes = (getattr(dtype, "inner", dtype) for dtype in tables.DTYPES.values())
+    names = {dtype_of(dtype).name for dtype in dtypes if not dtype.is_temporal()}
+    expect_names("DTYPES of tests/reference/tables.py", names, DTYPES.keys() - WITHOUT_COLUMNS)
+
+
+def test_dtypes_are_in_the_order_in_which_advice_takes_them():
+    kinds = ["bool", "int", "uint", "float", "string"]
+    rows = sorted(DTYPES.values(), key=lambda d: (kinds.index(d.kind), d.numpy.itemsize))
+    assert [*DTYPES] == [row.name for row in rows], "in DTYPES of workflow/schema/dtypes.py"
 
 
 @pytest.mark.parametrize("page", ["export", "overview"])
