@@ -92,7 +92,7 @@ def docstrings(file):
 
 
 def test_a_docstring_opens_with_a_noun_phrase_or_an_imperative():
-    places = (*PACKAGES, "tests", "benchmarks", "examples")
+    places = (*PACKAGES, "benchmarks", "tests", "examples")
     files = [file for place in places for file in (ROOT / place).rglob("*.py")]
     assert len(files) > 700
     assert not [
@@ -100,6 +100,7 @@ def test_a_docstring_opens_with_a_noun_phrase_or_an_imperative():
         for file in files
         for line, text in docstrings(file)
         if HEADLESS.match(text)
+        or (file.relative_to(ROOT).parts[0] != "tests" and re.match(r"(As|With)\b", text))
     ]
 
 
