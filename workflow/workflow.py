@@ -132,7 +132,9 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         inputs = read_schema(self.nodes, source, source.schema if schema is None else schema)
         columns = source.select(inputs.names)
         if columns.is_empty():
-            raise WorkflowError("There is no row to fit to.")
+            raise WorkflowError(
+                "Expected rows to fit to. Received: none. Check the paths, and filters on the data."
+            )
         self._fit_columns(columns, inputs, engine, client, partial(column_facts, columns, inputs))
 
     def _fit_columns(

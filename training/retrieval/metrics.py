@@ -75,7 +75,7 @@ def ranking_metrics(
 
 
 def _table(ranked: Any) -> Array:
-    """The items as objects: numbers of one dtype could be rounded, as those beside a missing one."""
+    """The items as objects: in an array of one dtype integers beside a missing item would be rounded."""
     rows = _listed(ranked)
     table = np.array(rows, dtype=object)
     if table.ndim == 1 and any(isinstance(row, list) for row in rows):

@@ -87,7 +87,7 @@ def _check_rows(data: Any, argument: str) -> None:
 
 
 def no_rows(argument: str) -> TrainingError:
-    """The error of data without rows, of which Keras measures nothing, without a word."""
+    """The error about data without rows, for which Keras reports nothing."""
     return TrainingError(
         f"Expected {argument} with at least one row. Received: none. See which rows its source has, and what "
         "filters or skips them."

@@ -266,5 +266,5 @@ class SharedTable(keras.layers.Layer):
         return tf.ensure_shape(row_vectors, [len(columns), None, self.width])
 
 
-# The layers of which a step reads and updates some rows.
+# The layers whose tables a step reads and updates row by row.
 TABLES = (SharedTable, keras.layers.Embedding)

@@ -75,7 +75,7 @@ def _compare(graph: Any, node: Any, *_: Any) -> None:
             _constant(graph, f"{node.name}/{value}", value, graph.get_dtype(number))
             for value in (0, 1)
         )
-        # Also of -0.0, of which 1 is minus infinity times.
+        # Also for -0.0, since 1 / -0.0 is minus infinity.
         inverse = _add(graph, "Less", _add(graph, "Div", one, number), zero)
         _replace(graph, node, "Or", [_add(graph, "Less", number, zero), inverse])
         return
