@@ -1,6 +1,7 @@
 """Quotients and remainders of whole numbers by -1.
 
-Of the least number of a dtype these end the process, and so the server, as late as in onnxruntime 1.31.
+Dividing the smallest number of a dtype by -1 ends the process, and so the server, up to onnxruntime 1.31
+or later.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _regions(model: OnnxModel) -> Iterator[_Region]:
     facts = Facts(graph, {name: table.shape for name, table in model.tables.items()})
     for node in graph.node:
         facts.learn(node)
-    # Not the network's large tables, of which a copy would be made.
+    # Without the network's large tables, which would be copied.
     constants = {tensor.name for tensor in graph.initializer} | {""}
     kept = taken_inside(graph.node) | {tensor.name for tensor in graph.output}
     for node in graph.node:

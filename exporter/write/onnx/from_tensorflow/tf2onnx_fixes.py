@@ -73,7 +73,7 @@ def _cast(graph: Any, name: str, dtype: int) -> str:
 
 
 def _kept_cast(graph: Any, node: Any, *_: Any) -> None:
-    """A cast; tf2onnx drops one before another, though it rounds, or makes 0 of 0.5 before a bool."""
+    """A cast; tf2onnx drops a cast before another one, even if it rounds, as 0.5 to 0 before a bool."""
     _replace(graph, node, KEPT_CAST, [*node.input], to=graph.get_dtype(node.output[0]))
 
 
@@ -85,7 +85,7 @@ def _compare(graph: Any, node: Any, *_: Any) -> None:
             _constant(graph, f"{node.name}/{value}", value, graph.get_dtype(number))
             for value in (0, 1)
         )
-        # Also of -0.0, of which 1 is minus infinity times.
+        # Also for -0.0, since 1 / -0.0 is minus infinity.
         inverse = _add(graph, "Less", _add(graph, "Div", one, number), zero)
         _replace(graph, node, "Or", [_add(graph, "Less", number, zero), inverse])
         return
@@ -231,7 +231,7 @@ def _expm1(graph: Any, node: Any, name: str, _: Any) -> None:
 
 
 def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
-    """A sum; onnxruntime adds whole numbers as float64, so their upper and lower bits are added apart."""
+    """A sum; onnxruntime adds whole numbers in float64, so their upper and lower bits are added apart."""
     x, axes = node.input
     whole = onnx.TensorProto.INT64
     flat = _constant(graph, f"{name}/flat", [-1], whole)
@@ -249,7 +249,7 @@ def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
 
 
 def _power(graph: Any, node: Any, *_: Any) -> None:
-    """A power; onnxruntime computes those of whole numbers as float64, so that they are products."""
+    """A power; onnxruntime computes powers of whole numbers in float64, so they become products."""
     x, exponent = node.input
     given = graph.get_node_by_output(exponent)
     is_known = given is not None and given.is_const() and _is_whole(graph, x)
@@ -289,7 +289,7 @@ def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "ScatterND", [zeros, places, added], reduction="add")
 
 
-# An operation of no set, to become a cast again.
+# The name of a cast until tf2onnx has finished.
 KEPT_CAST = "KeptCast"
 # onnxruntime's Where has no kernels for these.
 _CHOSEN_AS = {
