@@ -21,6 +21,12 @@ workflow = [(field.name, field.type) for field in fields(Settings)]
 """
 
 
+@pytest.fixture(autouse=True)
+def _own_path(monkeypatch):
+    """Keep the folders of users' files from other tests' child processes."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
 @pytest.mark.parametrize("name", ["features.py", "workflow.py"])
 def test_a_file_may_define_dataclasses_whose_annotations_are_texts(tmp_path: Path, name: str):
     file = tmp_path / name
