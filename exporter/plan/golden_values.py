@@ -94,7 +94,7 @@ def _limits(column: WireColumn, code: Any, text: str) -> tuple[Any, Any, Any, An
         return False, True, False, True
     if info.kind == "float":
         limits = np.finfo(info.numpy)
-        return 0.0, 1.0, float(limits.min), float(limits.max)
+        return 0.0, 0.3, float(limits.min), float(limits.max)
     whole = np.iinfo(info.numpy)
     return 0, 1, int(whole.min) + (whole.min == code), int(whole.max) - (whole.max == code)
 
