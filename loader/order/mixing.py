@@ -33,7 +33,7 @@ class Mixing:
         pieces: the number of pieces in a chunk.
         least_rows: the rows up to which a chunk takes more pieces than that.
         width: the number of chunks that begin together; the fewest in a batch.
-        room: the number of chunks that the buffer holds.
+        room: the number of chunks that the buffer holds, of up to three windows.
     """
 
     pieces: int
@@ -118,7 +118,9 @@ def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> M
     plans = map(width_of, range(pieces_per_chunk, 0, -1))
     wanted, fit, in_chunk = next((p for p in plans if p[1] >= 3 * p[0]), width_of(1))
     wanted = max(wanted, _WINDOW_ROWS // max(in_chunk * largest, least))
-    return Mixing(in_chunk, least, max(1, min(fit // 2, wanted)), fit)
+    width = max(1, min(fit // 2, wanted))
+    # More room changes nothing, and positions would be refused on a machine with other memory.
+    return Mixing(in_chunk, least, width, min(fit, 3 * width))
 
 
 @dataclass(frozen=True)

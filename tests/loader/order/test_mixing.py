@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from loader import KerasSequenceLoader
+from loader import KerasSequenceLoader, LoaderError
 from loader.files.parquet_files import RowGroup
 from loader.order.epoch_plan import Chunk, Piece, epoch_chunks, split_row_groups
 from loader.order.mixing import Mixing, Room, left_after, mixed_batches, plan_mixing
@@ -79,6 +79,34 @@ def test_a_batch_of_all_rows_draws_from_all_row_groups(load):
     loader = load(500, 1, batch_size=500)
     assert [len(batch) for batch in groups_of_batches(loader, 1)] == [500]
     assert loader.mixing() == 500
+
+
+def test_a_machine_with_other_memory_resumes_where_the_order_is_the_same(load):
+    """The default buffer is a share of the memory, which differs a little even between like machines."""
+    earlier, later = (load(20, LARGE, buffer_size=size) for size in (2.3e9, 2.4e9))
+    batches = iter(earlier)
+    next(batches)
+    later.set_state(earlier.get_state())
+    resumed = next(iter(later))["row"].numpy()
+    np.testing.assert_array_equal(resumed, next(batches)["row"].numpy())
+
+
+def test_a_buffer_that_joins_other_row_groups_does_not_resume(tmp_path):
+    """Two row groups of 41,468 rows together fit one buffer and not the other, which both hold no window."""
+    start = 0
+    for number, size in enumerate([8_700, 32_768] * 4):
+        frame = pl.DataFrame({"row": np.arange(start, start + size, dtype=np.int32)})
+        frame.write_parquet(tmp_path / f"{number}.parquet", row_group_size=size)
+        start += size
+    earlier, later = (
+        KerasSequenceLoader(
+            tmp_path, 40_000, [], cat_names=["row"], seed=1, device="cpu", buffer_size=64 * rows
+        )
+        for rows in (40_000, 43_000)
+    )
+    next(iter(earlier))
+    with pytest.raises(LoaderError, match="of another order of rows"):
+        later.set_state(earlier.get_state())
 
 
 def test_without_shuffle_rows_keep_their_places(load):
