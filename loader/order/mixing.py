@@ -118,6 +118,8 @@ def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> M
     plans = map(width_of, range(pieces_per_chunk, 0, -1))
     wanted, fit, in_chunk = next((p for p in plans if p[1] >= 3 * p[0]), width_of(1))
     wanted = max(wanted, _WINDOW_ROWS // max(in_chunk * largest, least))
+    if sum(piece.rows for piece in pieces) <= 2 * _WINDOW_ROWS:  # mixed as a whole
+        wanted = max(wanted, len(pieces) // 2 + 1)
     width = max(1, min(fit // 2, wanted))
     # More room changes nothing, and positions would be refused on a machine with other memory.
     return Mixing(in_chunk, least, width, min(fit, 3 * width))

@@ -54,8 +54,19 @@ def load(tmp_path):
         (40, 1000, {}, 40),
         (3, LARGE, {}, 3),
         (15, LARGE, {}, 15),
+        (16, 30_000, {}, 16),
+        (20, 25_000, {}, 20),
     ],
-    ids=["large", "more", "small", "tiny", "few", "not twice as many"],
+    ids=[
+        "large",
+        "more",
+        "small",
+        "tiny",
+        "few",
+        "not twice as many",
+        "half a million",
+        "the same",
+    ],
 )
 def test_a_batch_draws_from_several_row_groups(load, groups, rows, options, least):
     loader = load(groups, rows, **options)
