@@ -233,7 +233,7 @@ def cpu_feeds(files: Files, batch: int) -> Iterator[tuple[str, Fit]]:
 
 
 def gpu_feeds(files: Files, batch: int) -> Iterator[tuple[str, Fit]]:
-    """As `cpu_feeds`, one made after the other; the most telling come next to the first."""
+    """The feeds of a GPU, each made after the one before; the most telling come next to the first."""
 
     def split(name: str, **options: Any) -> Fit:
         options |= {"steps_per_execution": 32}

@@ -144,7 +144,7 @@ def our_mlp(shape: Shape, ids: str, shard: str | None = None) -> keras.Model:
 
 
 def naive_wide_and_deep(shape: Shape, ids: str, hashed: bool = False) -> keras.Model:
-    """As with feature columns: each column by itself, lists as sparse tensors, linear weights 0.
+    """Wide & Deep as feature columns make it: each column alone, lists as sparse tensors, linear weights 0.
 
     `hashed` makes ids of values in the model, as `categorical_column_with_hash_bucket` does.
     """

@@ -110,7 +110,7 @@ class _Transport:
         return tf.py_function(function, inputs, [spec.dtype for spec in self.specs])
 
     def to_batch(self, parts: Any) -> Any:
-        """With their own dtypes again."""
+        """The columns in their own dtypes again."""
         tensors = [tf.bitcast(*pair) for pair in zip(parts, self._dtypes, strict=True)]
         return tf.nest.pack_sequence_as(self._batch, tensors)
 

@@ -146,7 +146,7 @@ def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: flo
         made[name][rows] = statistics.median(itertools.chain(*taken))
     for name, parts in loads.items():
         made[name] |= {what: statistics.median(part[what] for part in parts) for what in parts[0]}
-        floor = [*FLOORS][name.startswith("fused") or name == [*FLOORS][1]]
+        floor = name if name in FLOORS else [*FLOORS][RUNTIMES[name].is_fused]
         one = [map(statistics.median, times[key, 1]) for key in (name, floor)]
         made[name]["1, of its floor"] = statistics.median(map(truediv, *one))
         many = [(part["requests/s"] for part in loads[key]) for key in (name, floor)]

@@ -35,6 +35,15 @@ class NoGpu(pytest.Dir):
         pytest.skip("needs an NVIDIA GPU and cuDF; `make test-gpu` runs it")
 
 
+def pytest_configure():
+    """Let an example of hypothesis take its time: on a busy machine 200 ms are none of its faults."""
+    if find_spec("hypothesis") is not None:  # a machine with a GPU may lack it
+        from hypothesis import settings
+
+        settings.register_profile("patient", deadline=None)
+        settings.load_profile("patient")
+
+
 def pytest_collect_directory(path, parent):
     if path == GPU_TESTS and "TEST_DEVICE" not in os.environ and not has_gpu():
         return NoGpu.from_parent(parent, path=path)

@@ -36,10 +36,11 @@ def make_canonical(folder: Path) -> None:
 def _has_own_operations(graph: Any) -> bool:
     """Whether operations are named as functions, as TensorFlow 1 wrote them; they keep all names."""
     functions = {function.signature.name for function in graph.library.function}
-    return any(node.op in functions for node in _nodes(graph))
+    return any(node.op in functions for node in nodes_of(graph))
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
+def nodes_of(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of its functions."""
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         yield from nodes
 
@@ -98,7 +99,7 @@ def _rename_exported(node: Any, renamed: Callable[[str], str]) -> None:
 def _rename_tables(graph: Any) -> None:
     """Name lookup tables, which several operations share by name."""
     names: dict[bytes, bytes] = {}
-    for node in _nodes(graph):
+    for node in nodes_of(graph):
         shared = node.attr.get("shared_name")
         if shared is not None and shared.s and node.op != "VarHandleOp":
             shared.s = names.setdefault(shared.s, b"table_%d" % len(names))

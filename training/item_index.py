@@ -24,6 +24,8 @@ _SUFFIX = ".faiss"
 # The parameters that FAISS keeps in the file; others, such as max_codes, would be lost on the way to a server.
 _KEPT = ("nprobe", "efSearch", "k_factor", "k_factor_rf")
 _PLACE = re.compile(r"^Error in .* at \S+:\d+: (Error: )?", re.DOTALL)
+# Items that an index in a file is tried with.
+_TRIED = 100
 # Scores that differ by less, relative to the score or to 1, are equal to a count of found items.
 _ROUNDING = 1e-6
 
@@ -64,13 +66,15 @@ class ItemIndex(metaclass=OwnNames):
 
         Raises:
             TrainingError: FAISS is missing, cannot build or read the index, or does not know a
-                parameter; or the index is of other items, or not by inner product.
+                parameter; or the index is of other items, has ids of its own, or is not by inner product.
         """
         is_file = os.fspath(index).endswith(_SUFFIX)
         faiss_index = _read(Path(index)) if is_file else _built(items, os.fspath(index))
         described = ", ".join(filter(None, (os.fspath(index), search)))
         _expect_of(items, faiss_index, described)
         _set_parameters(faiss_index, described, search)
+        if is_file:
+            _expect_places(items, faiss_index, described)
         return cls(items, described, faiss_index)
 
     def __repr__(self) -> str:
@@ -221,6 +225,19 @@ def _expect_of(items: ItemVectors, index: Any, description: str) -> None:
         raise TrainingError(
             "Expected an index by inner product, as the scores are. Received: "
             f"{description}, which measures distances."
+        )
+
+
+def _expect_places(items: ItemVectors, index: Any, description: str) -> None:
+    """Check that the ids of an index are places in the catalogue, as far as the nearest of some items show it."""
+    chosen = np.unique(np.linspace(0, len(items.ids) - 1, _TRIED).astype(np.int64))
+    places, _ = _searching().nearest(index, items.vectors[chosen], 1)
+    wrong = places[(places < 0) | (places >= len(items.ids))]
+    if len(wrong):
+        raise TrainingError(
+            f"Expected an index whose ids are the places of the items in their file, from 0 to {len(items.ids) - 1}. "
+            f"Received: {description} with ids such as {wrong[0]}. Build it without ids of your own, by "
+            "index.add(vectors), with the vectors in the order of the file."
         )
 
 

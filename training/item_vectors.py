@@ -15,6 +15,7 @@ from training.column_facts.recorded_fits import KEY as FITS
 from training.column_facts.recorded_fits import read_text
 from training.errors import TrainingError
 from workflow import WorkflowError
+from workflow.data.object_stores import expect_local
 from workflow.data.sources import Source
 from workflow.schema.column import Array
 from workflow.schema.names import listed
@@ -59,15 +60,16 @@ class ItemVectors(metaclass=OwnNames):
             path: the file, a folder of such files, or a glob.
 
         Raises:
-            TrainingError: no such file; no items; a column is missing or has another type; an id is
-                null or occurs twice; vectors of different widths; a number that is null, NaN or
-                infinite.
+            TrainingError: no such file, or one in an object store; no items; a column is missing or
+                has another type; an id is null or occurs twice; vectors of different widths; a number
+                that is null, NaN or infinite.
         """
         if not isinstance(path, str | os.PathLike):
             raise TrainingError(
                 f"Expected the items as the path of a parquet file. Received: {type(path).__name__}. "
                 f"{_REMEDY}"
             )
+        expect_local(path, TrainingError)
         try:
             source = Source.of(path)
             missing = [name for name in (ID, VECTOR) if name not in source.names]

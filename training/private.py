@@ -39,7 +39,7 @@ def forget_metrics(model: keras.Model) -> None:
 
 def loss_means(model: keras.Model) -> list[keras.metrics.Mean]:
     """The means that Keras shows of the loss, and of the loss of each of several outputs."""
-    # Without a `loss` there are those of layers alone.
+    # A model without a `loss` has only the losses of its layers.
     return [model._loss_tracker, *getattr(model._compile_loss, "metrics", ())]  # noqa: SLF001
 
 
@@ -126,7 +126,7 @@ def states_of(optimizer: keras.Optimizer, variable: keras.Variable) -> list[kera
 def unknown_to(
     optimizer: keras.Optimizer, variables: Sequence[keras.Variable]
 ) -> list[keras.Variable]:
-    """The variables of which an optimizer that is built has no state."""
+    """The variables for which a built optimizer has no state."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
     if not inner.built:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from workflow.schema.own_names import OwnNames
 from .data.column_facts import ColumnFacts, column_facts
 from .data.evaluate_once import evaluate_once
 from .data.object_stores import is_url
-from .data.sources import Source, as_path, options_of
+from .data.sources import Source, as_path, held, options_of
 from .errors import WorkflowError
 from .fit.cluster import expect_client
 from .fit.fit_graph import (
@@ -132,7 +132,9 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         inputs = read_schema(self.nodes, source, source.schema if schema is None else schema)
         columns = source.select(inputs.names)
         if columns.is_empty():
-            raise WorkflowError("There is no row to fit to.")
+            raise WorkflowError(
+                "Expected rows to fit to. Received: none. Check the paths, and filters on the data."
+            )
         self._fit_columns(columns, inputs, engine, client, partial(column_facts, columns, inputs))
 
     def _fit_columns(
@@ -359,7 +361,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
             ...     [pl.read_parquet(file)["userId"].to_list() for file in files]
             [[3, 3], [4]]
         """
-        data = [*data] if isinstance(data, Iterator) else data
+        data = held(data)
         options = options_of(data, storage_options) if is_url(folder) else storage_options
 
         def write(local: str | os.PathLike[str]) -> list[Path]:
@@ -412,7 +414,7 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         Raises:
             WorkflowError: as `fit` and `transform_to_parquet`.
         """
-        data = [*data] if isinstance(data, Iterator) else data
+        data = held(data)
         options = options_of(data, storage_options) if is_url(folder) else storage_options
 
         def write(local: str | os.PathLike[str]) -> list[Path]:

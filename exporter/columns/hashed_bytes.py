@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from exporter.errors import ExportError
 from workflow import Workflow
 from workflow.expressions.language.tree import Expression
-from workflow.expressions.language.types import Type
+from workflow.expressions.language.verbs import reads_bytes
 from workflow.expressions.program.program import Program
 from workflow.schema.names import listed
 
@@ -28,7 +28,7 @@ def expect_no_hashed_bytes(workflow: Workflow, program: Program, others: str) ->
     hashing = [
         number
         for number, step in enumerate(steps)
-        if _hashes_bytes(step.verb, [steps[operand].type for operand in step.operands])
+        if reads_bytes(step.verb, [steps[operand].type for operand in step.operands])
     ]
     if not hashing:
         return
@@ -38,13 +38,6 @@ def expect_no_hashed_bytes(workflow: Workflow, program: Program, others: str) ->
         "has no operator for the bytes of a string or the digits of an integer. "
         f"Received: {listed(_hashing(workflow, program))}, of {columns}. Use Categorify without num_buckets "
         f"before them or in their place{others and f', or use {others}'}."
-    )
-
-
-def _hashes_bytes(verb: str, operands: Iterable[Type]) -> bool:
-    """Whether a verb reads the bytes of a text: of a string, or of an integer written in digits."""
-    return verb == "fingerprint64" or (
-        verb == "hash" and any(operand.kind == "string" for operand in operands)
     )
 
 
@@ -71,5 +64,5 @@ def _hashes(expressions: Iterable[Expression]) -> Iterator[Expression]:
             continue
         seen.add(id(expression))
         todo += expression.operands
-        if _hashes_bytes(expression.verb, [operand.type for operand in expression.operands]):
+        if reads_bytes(expression.verb, [operand.type for operand in expression.operands]):
             yield expression

@@ -210,7 +210,8 @@ def _pair(column: str, specs: dict[str, TensorSpec]) -> WireColumn:
     halves = [specs.get(column + suffix) for suffix in (VALUES, NNZS)]
     if None in halves:
         raise ExportError(
-            f"A list column needs two inputs of the network: {column}{VALUES} and {column}{NNZS}."
+            f"Expected the inputs {column}{VALUES} and {column}{NNZS} of the network, for the list column "
+            f"{column!r}. Received: one of them. Give the network both, or one input of a fixed width."
         )
     values, nnzs = (half for half in halves if half)
     if not dtype_of(nnzs.dtype).is_integer:
@@ -234,8 +235,9 @@ def _expect_no_label_input(program: Program, labels: Sequence[str]) -> None:
         needed = program.sources_of_steps([step]) & set(labels)
         if needed:
             raise ExportError(
-                f"Feature {column.name!r} is computed from the label {listed(sorted(needed))}, "
-                "which a request does not have."
+                "Expected features that do not need the label, which a request lacks. Received: "
+                f"{column.name!r}, computed from the label {listed(sorted(needed))}. Train without it, or leave "
+                "the label out of label_columns."
             )
 
 

@@ -153,5 +153,5 @@ def _log_progress() -> None:
     logger = logging.getLogger("workflow.progress")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    # A library's handler of all logs would print them again, as that of absl.
+    # A library's root handler, such as absl's, would print them again.
     logger.propagate = False

@@ -10,7 +10,7 @@ from typing import Any
 
 from exporter.command_line.guard import CommandError
 from exporter.command_line.user_code import load_object
-from exporter.command_line.words import values
+from exporter.command_line.words import pairs, values
 from workflow.schema.names import did_you_mean
 
 KINDS = ("mlp", "wide_and_deep", "dlrm", "dcn", "two_tower", "bst")
@@ -227,19 +227,16 @@ def loss_weights(words: Sequence[str] | None) -> dict[str, float] | None:
     """Weights by output, from arguments such as `click=2`.
 
     Raises:
-        CommandError: an argument of another form.
+        CommandError: an argument of another form, or an output twice.
     """
-    weights = {}
-    for word in words or ():
-        output, _, weight = word.rpartition("=")
+    weights, form = {}, "OUTPUT=WEIGHT, such as click=2"
+    for output, weight in (pairs(words, "--loss-weight", form) or {}).items():
         try:
             weights[output] = float(weight)
         except ValueError:
-            output = ""
-        if not output:
             raise CommandError(
-                f"Expected --loss-weight as OUTPUT=WEIGHT, such as click=2. Received: {word!r}."
-            )
+                f"Expected --loss-weight as {form}. Received: '{output}={weight}'."
+            ) from None
     return weights or None
 
 
@@ -247,23 +244,22 @@ def class_weights(words: Sequence[str] | None) -> dict[Any, Any] | None:
     """Weights by label, from arguments such as `1=20`; of several outputs by output, `click:1=20`.
 
     Raises:
-        CommandError: an argument of another form.
+        CommandError: an argument of another form, or a label twice.
 
     Example:
         >>> class_weights(["0=1", "1=20"])
         {0: 1.0, 1: 20.0}
     """
     weights: dict[Any, Any] = {}
-    for word in words or ():
-        place, _, weight = word.rpartition("=")
+    form = "LABEL=WEIGHT, such as 1=20, or OUTPUT:LABEL=WEIGHT"
+    for place, weight in (pairs(words, "--class-weight", form) or {}).items():
         output, _, label = place.rpartition(":")
         try:
             output_weights = weights.setdefault(output, {}) if output else weights
             output_weights[int(label)] = float(weight)
         except ValueError:
             raise CommandError(
-                "Expected a class weight as LABEL=WEIGHT, such as 1=20, or OUTPUT:LABEL=WEIGHT. "
-                f"Received: {word!r}."
+                f"Expected --class-weight as {form}. Received: '{place}={weight}'."
             ) from None
     return weights or None
 

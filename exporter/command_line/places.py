@@ -92,11 +92,14 @@ def filling(folder: Path) -> Iterator[None]:
         folder: the folder, made here if it is missing.
 
     Raises:
+        CommandError: the folder is in an object store.
         WorkflowError: something cannot be written, such as on a full disk.
     """
+    from workflow.data.object_stores import expect_local  # noqa: PLC0415 - so that help is shown at once
     from workflow.files.durable import removed_if_empty  # noqa: PLC0415 - so that help is shown at once
     from workflow.files.write_errors import write_errors  # noqa: PLC0415
 
+    expect_local(folder, CommandError)
     with removed_if_empty(folder):
         try:
             with write_errors(folder):

@@ -83,6 +83,6 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise missing from None

@@ -61,8 +61,15 @@ def with_nulls(data: Sequence[str], null_value: Sequence[str] | None) -> Sequenc
     return TextFiles(files, null_value)
 
 
-def pairs(words: Sequence[str] | None, option: str) -> dict[str, str] | None:
+def pairs(
+    words: Sequence[str] | None, option: str, form: str = "KEY=VALUE"
+) -> dict[str, str] | None:
     """Values by key, from arguments such as `region=eu-west-1`; None of no arguments.
+
+    Args:
+        words: the arguments.
+        option: the option, for the message.
+        form: the form of its arguments, for the message.
 
     Raises:
         CommandError: an argument without a key or without "=", or a key twice.
@@ -75,7 +82,7 @@ def pairs(words: Sequence[str] | None, option: str) -> dict[str, str] | None:
     for word in words or ():
         key, equals, text = word.partition("=")
         if not key or not equals:
-            raise CommandError(f"Expected {option} as KEY=VALUE. Received: {word!r}.")
+            raise CommandError(f"Expected {option} as {form}. Received: {word!r}.")
         _expect_once(key, by_key, option)
         by_key[key] = text
     return by_key or None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Tables of ONNX models beyond so many bytes are in a file of their own: inside the model they would be
-# copied three times. Servers map that file once for all instances.
+# Larger tables of ONNX models are in a file of their own: inside the model they would be copied three
+# times. Servers map that file once for all instances.
 TABLES_FILE, EMBEDDED_BYTES = "tables.data", 64_000_000
 # So is the index of a search, which `triton_models.nearest_items.search` reads; it needs an extra.
 INDEX_FILE = "items.faiss"

@@ -33,7 +33,8 @@ def measure_recall(
             f"The index {index.description} finds few of the {k} nearest items: its recall is {of_items:.3f} with "
             f"{len(chosen):,} items as queries. "
             'Search more of it (search="efSearch=128" for HNSW, "nprobe=32" for IVF), quantize less, '
-            'or rescore ("...,RFlat" with "k_factor_rf=4").',
+            'or rescore ("...,RFlat" with "k_factor_rf=4"). In an index of your own the items have to be in the '
+            "order of the items' file.",
             stacklevel=5,  # where the export was called
         )
     return {

@@ -72,7 +72,7 @@ def instance_memory(plan: Plan, folders: Mapping[str, Path]) -> dict[str, Instan
 
 
 def planned_memory(plan: Plan, network: Network) -> dict[str, InstanceMemory]:
-    """As `instance_memory`, before the files are written."""
+    """The result of `instance_memory`, before the files are written."""
     preprocessing, *rest = _served(plan)
     holder = rest[0] if rest else preprocessing
     sizes = {model.name: (0, 0) for model in rest}

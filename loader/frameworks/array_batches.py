@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from loader.errors import LoaderError
 from loader.files.layout import BatchLayout
+from loader.opening.open_loader import Data, OpenedDevice, open_host
+from workflow.first_use import install_command
 
 
 @dataclass(frozen=True)
@@ -53,3 +57,45 @@ class DeviceBatches:
         if isinstance(part, tuple):
             return tuple(map(self._converted, part))
         return self.convert(part)
+
+
+def open_arrays(
+    device: Any,
+    data: Data,
+    host: HostBatches,
+    convert: Callable[[Any], Any],
+    columns: Callable[[Any, Any], Sequence[Any] | None],
+) -> OpenedDevice:
+    """Open the device of batches, which is the CPU where TensorFlow is not installed.
+
+    Args:
+        device: as the user gave it.
+        data: the opened data.
+        host: makes batches on the CPU.
+        convert: see `DeviceBatches`.
+        columns: see `DeviceBatches`.
+
+    Raises:
+        LoaderError: no such device, or a GPU without TensorFlow.
+    """
+    if device == "cpu" or (device is None and not _has_tensorflow()):
+        return open_host(data, host)
+    if not _has_tensorflow():
+        raise LoaderError(
+            'Expected device="cpu", or TensorFlow beside cuDF for another one, as "gpu:0". '
+            f'Received: {device!r}, and no package tensorflow. Pass device="cpu", or install it: '
+            f"{install_command('gpu')}."
+        )
+    from loader.opening.device import open_device  # noqa: PLC0415 - it imports TensorFlow
+
+    opened = open_device(device, data)
+    if opened.name == "cpu":
+        return open_host(data, host)
+    return replace(opened, transport=DeviceBatches(opened.transport, convert, columns))
+
+
+def _has_tensorflow() -> bool:
+    try:
+        return importlib.util.find_spec("tensorflow") is not None
+    except ValueError:  # a program that hides it, sys.modules["tensorflow"] = None
+        return False

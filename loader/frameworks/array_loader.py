@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
-from loader.errors import LoaderError
 from loader.files.layout import BatchLayout
-from loader.frameworks.array_batches import DeviceBatches, HostBatches
+from loader.frameworks.array_batches import HostBatches, open_arrays
 from loader.frameworks.loader_methods import LoaderMethods
-from loader.opening.open_loader import Data, OpenedDevice, arguments_in, open_host, open_loader
+from loader.opening.open_loader import Data, OpenedDevice, arguments_in, open_loader
 from loader.options import check_counts
-from workflow.first_use import install_command
 from workflow.schema.schema import Schema
 
 
@@ -126,21 +122,8 @@ class ArrayLoader(LoaderMethods):
 
     def _open(self, device: Any, data: Data) -> OpenedDevice:
         self._check(data.layout)
-        if device == "cpu" or (device is None and not _has_tensorflow()):
-            return open_host(data, HostBatches(data.layout, self._tensors))
-        if not _has_tensorflow():
-            raise LoaderError(
-                'Expected device="cpu", or TensorFlow beside cuDF for another one, as "gpu:0". '
-                f'Received: {device!r}, and no package tensorflow. Pass device="cpu", or install it: '
-                f"{install_command('gpu')}."
-            )
-        from loader.opening.device import open_device  # noqa: PLC0415 - it imports TensorFlow
-
-        opened = open_device(device, data)
-        if opened.name == "cpu":
-            return open_host(data, HostBatches(data.layout, self._tensors))
-        transport = DeviceBatches(opened.transport, self._from_gpu, self._columns_of_gpu)
-        return replace(opened, transport=transport)
+        host = HostBatches(data.layout, self._tensors)
+        return open_arrays(device, data, host, self._from_gpu, self._columns_of_gpu)
 
     def _current_worker(self) -> tuple[int, int] | None:
         """The number of workers and this one's number, if the framework knows them."""
@@ -159,10 +142,3 @@ class ArrayLoader(LoaderMethods):
 
     def _columns_of_gpu(self, batch: Any, transport: Any) -> Sequence[Any] | None:
         """The columns of a `DeviceBatch`'s matrices as tensors, or None to convert TensorFlow's."""
-
-
-def _has_tensorflow() -> bool:
-    try:
-        return importlib.util.find_spec("tensorflow") is not None
-    except ValueError:  # a program that hides it, sys.modules["tensorflow"] = None
-        return False

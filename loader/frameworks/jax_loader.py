@@ -15,7 +15,7 @@ from loader.frameworks.array_loader import ArrayLoader
 from loader.gpu.exported_tensor import ExportedTensor
 from loader.opening.open_loader import Data, OpenedDevice
 
-# From so many bytes on, JAX uses an array's memory in less time than a compiled function copies it.
+# From this size on, JAX borrows an array's memory faster than a compiled function copies it.
 _BORROWED = 1 << 17
 
 

@@ -47,7 +47,7 @@ class DeviceBatch(NamedTuple):
         return [matrix[self.number] for matrix in self.block.matrices]
 
     def columns(self) -> list[Array]:
-        """Columns of the matrices, likewise."""
+        """Columns of the matrices, as views of their memory."""
         return [column[self.number] for column in self.block.columns]
 
 

@@ -24,7 +24,7 @@ from loader.read.chunks import ChunkReader, elements_of, lengths_of, places_of
 _BLOCK_ROWS = 131_072
 # Rows of which a column of four bytes takes an eighth of a processor's second-level cache of 1 MB.
 _SLICE_ROWS = 32_768
-# Shorter runs are gathered: to copy one takes as long as to gather so many rows.
+# Shorter runs are gathered: copying one run takes as long as gathering this many rows.
 _RUN_ROWS = 1_024
 
 # A chunk, and the order of its wanted rows.
@@ -108,7 +108,7 @@ class HostBlocks:
         with contextlib.closing(self._ordered(groups, seed)) as ordered:
             pool: dict[int, _Ordered] = {}
             numbers = deque(mixture.chunks)
-            # Little more than a chunk, of which the buffer holds a number of copies.
+            # Little more than a chunk; the buffer has room for several.
             most = min(
                 _BLOCK_ROWS, max((chunk.rows for chunk in mixture.chunks.values()), default=0)
             )

@@ -103,7 +103,7 @@ def convert_tfrecords_to_parquet(
     sink = ParquetSink(folder, rows_per_file, "snappy")
     scratch = folder / _CONVERTED
     try:
-        # Held to the end, so that of two calls the second finds a finished data set.
+        # Locked to the end, so that a second call finds a finished data set.
         with exclusive(scratch), run_into(folder) as run:
             converted = [
                 part
@@ -137,7 +137,7 @@ class _Shard:
         if compression is None:
             with path.open("rb") as file:
                 begin = file.read(3)
-            # Without bytes a name of GZIP is that of a file whose writer was killed.
+            # An empty file named .gz is one whose writer was killed.
             is_gzip = begin == _GZIP or (not begin and path.suffix == ".gz")
             compression = "GZIP" if is_gzip else ""
         self._compression = compression
@@ -340,6 +340,7 @@ def _files(filenames: Any) -> list[Path]:
     files: list[Path] = []
     for path in names:
         name = os.fspath(path)
+        expect_local(name, LoaderError)
         matches = [Path(name)]
         if not matches[0].is_file():
             matches = sorted(local_matches(name, LoaderError))

@@ -80,7 +80,7 @@ def _described(name: str, spec: Any) -> RecordFeature:
         raise LoaderError(
             "Expected a feature as tf.io.FixedLenFeature of at most one dimension, of a known length, "
             "VarLenFeature, RaggedFeature without partitions, or FixedLenSequenceFeature([], ..., "
-            f"allow_missing=True), of int64, float32 or string. Received: {name!r} as {spec!r}."
+            f"allow_missing=True), of int64, float32 or string. Received: {name!r} as {spec!r}.{_remedy(spec)}"
         )
     if not is_fixed:
         return RecordFeature(dtype)
@@ -97,6 +97,13 @@ def _described(name: str, spec: Any) -> RecordFeature:
         ) from None
     defaults = _values(name, RecordFeature(dtype), values)
     return RecordFeature(dtype, width, tuple(defaults.to_pylist()))
+
+
+def _remedy(spec: Any) -> str:
+    if not isinstance(spec, tf.io.SparseFeature):
+        return ""
+    keys = [spec.index_key] if isinstance(spec.index_key, str) else spec.index_key
+    return f" Give {', '.join(map(repr, [*keys, spec.value_key]))} as VarLenFeature each, which are lists."
 
 
 def example_of(record: bytes) -> tf.train.Example:

@@ -298,7 +298,7 @@ class _Positions:
 
 
 def _create(size: int) -> SharedMemory:
-    """A new region, all of which can be written: the system ends a process that writes what has no room."""
+    """A new region whose memory is reserved: a process that writes to memory that is not there is killed."""
     try:
         name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(8)}"
         region = SharedMemory(name, create=True, size=max(_SMALLEST, 1 << (size - 1).bit_length()))

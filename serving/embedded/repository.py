@@ -72,7 +72,9 @@ def read_config(folder: Path) -> Any:
     try:
         return text_format.Parse((folder / CONFIG).read_text(encoding="utf-8"), config)
     except (text_format.ParseError, UnicodeDecodeError, OSError) as error:
-        raise ServerError(f"{folder / CONFIG} is not a model's config: {error}") from error
+        raise ServerError(
+            f"Expected a model's config in {folder / CONFIG}. Received: {error}. Export the model again."
+        ) from error
 
 
 def _is_published(folder: Path) -> bool:

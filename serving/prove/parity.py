@@ -110,6 +110,7 @@ def _compare(
     contract = client.contract
     names_served = contract.network_columns
     features = features_of(model, workflow, names_served)
+    _expect_columns(model, names_served)
     offline = _transform(workflow, frame, features)
     expect_total(frame.height)
     batches = list(_slices(frame.height, min(batch_size, contract.max_batch_size or batch_size)))
@@ -210,6 +211,22 @@ def features_of(model: Any, workflow: Workflow, served: Served) -> list[str]:
             f"{listed(made)}.{did_you_mean(unknown, made)}",
         )
     return features
+
+
+def _expect_columns(model: Any, served: Served) -> None:
+    """Refuse an ONNX network whose matrix has another width or order than the served one.
+
+    Raises:
+        ClientError: names both.
+    """
+    from training.errors import TrainingError  # noqa: PLC0415 - see `check_parity`
+
+    if not hasattr(model, "feature_names"):
+        return
+    try:
+        model.renamed(served)
+    except TrainingError as error:
+        raise ClientError("PARITY", f"Expected the network that was exported. {error}") from error
 
 
 def _columns_of(name: str, served: Served) -> tuple[str, ...]:

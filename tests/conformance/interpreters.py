@@ -47,8 +47,10 @@ class Interpreter:
 
 # What an interpreter has no operators for: its name, the verb and the dtype of the first operand.
 CANNOT = [
-    ("onnx", "hash", "string"),
-    *(("onnx", "fingerprint64", dtype) for dtype in DTYPES if "int" in dtype or dtype == "string"),
+    ("onnx", name, dtype)
+    for name, verb in VERBS.items()
+    for dtype, info in DTYPES.items()
+    if info.kind in verb.bytes_of
 ]
 
 

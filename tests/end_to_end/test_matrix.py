@@ -1,5 +1,6 @@
 """The page of what the parity suite covers is true, and has no holes."""
 
+import re
 from pathlib import Path
 
 import matrix
@@ -18,8 +19,8 @@ def test_the_page_says_what_the_suite_does():
 def test_the_page_claims_nothing_of_a_runtime_that_is_not_served(monkeypatch):
     page = matrix.page()
     monkeypatch.setitem(runtime.RUNTIMES, "elsewhere", runtime.RuntimeKind(is_served=False))
-    lines = set(matrix.page().splitlines()) - set(page.splitlines())
-    assert lines == {"Exported, and not served here: `elsewhere`."}
+    (line,) = set(matrix.page().splitlines()) - set(page.splitlines())
+    assert re.fullmatch(r"Exported, and not served here: .*`elsewhere`\.", line)
 
 
 def test_every_runtime_is_asked_in_every_layout():

@@ -247,6 +247,15 @@ def test_a_folder_that_cannot_be_made_is_told_before_an_epoch(model, narrow, tmp
     assert not steps
 
 
+def test_curves_are_not_written_beside_the_store_that_was_meant(
+    model, narrow, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TrainingError, match=r"path of this machine\. Received: 's3://shop/logs'"):
+        train(model, narrow(64, 64), tensorboard="s3://shop/logs")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_patience_ends_the_run_with_the_best_weights(model, narrow):
     labels = tf.random.Generator.from_seed(0)
     noise = narrow(256, 64).map(lambda x, y: (x, tf.round(labels.uniform(tf.shape(y)))))

@@ -49,7 +49,7 @@ def test_a_failed_fit_leaves_the_workflow_as_it_was(fitted, ratings):
 
 
 def test_there_must_be_rows_to_fit_to(ratings):
-    with pytest.raises(WorkflowError, match="no row to fit to"):
+    with pytest.raises(WorkflowError, match=r"rows to fit to\. Received: none\. Check"):
         Workflow(["userId"] >> ops.Categorify()).fit(ratings.clear())
 
 

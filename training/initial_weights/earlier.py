@@ -244,7 +244,7 @@ def _difference(table: _Table, earlier: _Table | None) -> str:
 
 
 def _copy(table: _Table, to: Ids, earlier: _Table, of: Ids) -> None:
-    """Set the rows of ids to those of other ids of an earlier table, and that for unknown ids."""
+    """Copy the rows of some ids of an earlier table, and its row for unknown ids."""
     if table.has_unknown and earlier.has_unknown:
         to, of = np.append(to, table.rows), np.append(of, earlier.rows)
     block = max(1, _BLOCK // (table.width or (1,))[0])

@@ -62,7 +62,7 @@ def reads_of(
 
 
 def _inputs_of(layer: keras.Layer, variable_ids: set[int], calls: Calls) -> Iterator[str]:
-    """The inputs that reach a layer through tables and what has no weights."""
+    """The inputs that reach a layer through tables and layers without weights only."""
     tensors = [tensor for use in calls.of(layer) for tensor in calls.given(use)]
     return calls.inputs(
         tensors,

@@ -10,6 +10,7 @@ import tensorflow as tf
 from training.errors import TrainingError
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import whole_number
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -42,12 +43,8 @@ class CrossNetwork(keras.layers.Layer, metaclass=OwnNames):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if depth < 1 or (rank is not None and rank < 1):
-            raise TrainingError(
-                f"Expected a depth and a rank of at least one. Received: depth={depth}, rank={rank}."
-            )
-        self.depth = depth
-        self.rank = rank
+        self.depth = whole_number("depth", depth, 1, TrainingError)
+        self.rank = None if rank is None else whole_number("rank", rank, 1, TrainingError)
         self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:

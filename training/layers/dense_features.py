@@ -52,6 +52,7 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         indicators: column name -> cardinality, of columns that become the counts of their ids.
         shared: column name -> the column of `embedding_sizes` whose table it shares, of the same
             size and combiner; `shared_embeddings` among feature columns say it themselves.
+        skip_negative: see `EmbeddingCollection`; always so for feature columns.
         shard: how the tables are divided among workers: see `EmbeddingCollection`.
         **kwargs: arguments of `keras.layers.Layer`, and `fits`, which `train` records.
 
@@ -100,6 +101,7 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         *,
         indicators: Mapping[str, int] | None = None,
         shared: Mapping[str, str] | None = None,
+        skip_negative: bool = False,
         shard: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -115,6 +117,7 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
             facts = read_dense(embedding_sizes)
             embedding_sizes, combiner = facts.sizes, facts.combiners
             indicators, continuous, shared = facts.indicators, facts.numbers, facts.shared
+            skip_negative = True
         self.continuous = widths_of(continuous)
         self.indicators = [(name, plain(rows)) for name, rows in (indicators or {}).items()]
         self.aggregation = aggregation
@@ -133,9 +136,11 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
                 self.embeddings_initializer,
                 validate_ids,
                 shared,
+                skip_negative=skip_negative,
                 shard=shard,
                 name="embeddings",
                 dtype=self.dtype_policy,
+                trainable=self.trainable,
             )
 
     def _check(self, sizes: Mapping[str, tuple[int, int]]) -> None:
@@ -245,6 +250,8 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         sizes = [] if self.embeddings is None else self.embeddings.embedding_sizes
         return {
             **super().get_config(),
+            # The tables are all its weights, and may be frozen by themselves.
+            "trainable": self.trainable and (self.embeddings is None or self.embeddings.trainable),
             "embedding_sizes": [list(entry) for entry in sizes],
             "indicators": [list(entry) for entry in self.indicators],
             "continuous": [list(entry) for entry in self.continuous.items()],
@@ -253,6 +260,7 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
             "aggregation": self.aggregation,
             "validate_ids": self.validate_ids,
             "shared": {} if self.embeddings is None else dict(self.embeddings.shared),
+            "skip_negative": self.embeddings is not None and self.embeddings.skip_negative,
             "shard": None if self.embeddings is None else self.embeddings.shard,
         }
 

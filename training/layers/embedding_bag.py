@@ -95,6 +95,7 @@ class EmbeddingBag(TakesLists, metaclass=OwnNames):
             combiner,
             name="table",
             dtype=self.dtype_policy,
+            trainable=self.trainable,
             **division({self.name: (input_dim + 1, output_dim)}, self.shard),
         )
 

@@ -38,6 +38,8 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         embeddings_initializer: a Keras initializer, called separately for each column.
         validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
         shared: column -> the column whose table it shares, of the same size and combiner.
+        skip_negative: whether negative ids of a list do not count in its mean or sqrtn, as in
+            `tf.feature_column`.
         shard: how the tables are divided among the workers that `training.join_workers` has
             connected; one process alone holds them whole. "table": each on one worker, in balance;
             "row": rows of each table on all workers in turn; "column": a part of each vector on each
@@ -78,6 +80,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         validate_ids: bool = False,
         shared: Mapping[str, str] | None = None,
         *,
+        skip_negative: bool = False,
         shard: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -94,6 +97,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         self.embeddings_initializer = initializer_of(embeddings_initializer)
         self.validate_ids = validate_ids
         self.shared = _check_shared(shared or {}, embedding_sizes, self.combiner)
+        self.skip_negative = skip_negative
         self.shard = check_shard(shard)
         self._tables = self._make_tables()
 
@@ -123,6 +127,8 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
                 {name: owner for name, owner in self.shared.items() if name in columns},
                 name=f"width_{width}_{combiner}" if by_column else f"width_{width}",
                 dtype=self.dtype_policy,
+                trainable=self.trainable,
+                skip_negative=self.skip_negative,
                 **divided,
             )
             for (width, combiner), columns in together.items()
@@ -140,7 +146,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         """Set the vectors of a column's ids, (cardinality, width), for example pre-trained ones.
 
         Raises:
-            TrainingError: no such column, or vectors of another shape.
+            TrainingError: no such column, vectors of another shape, or the layer is not built yet.
         """
         if column not in self.widths:
             raise TrainingError(
@@ -208,6 +214,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "validate_ids": self.validate_ids,
             "shared": dict(self.shared),
+            "skip_negative": self.skip_negative,
             "shard": self.shard,
         }
 

@@ -80,6 +80,7 @@ class LinearFeatures(TakesLists, metaclass=OwnNames):
                 "zeros",
                 name="ids",
                 dtype=self.dtype_policy,
+                trainable=self.trainable,
             )
 
     def build(self, input_shape: Mapping[str, Any]) -> None:

@@ -64,6 +64,7 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
             shard=shard,
             name="items",
             dtype=self.dtype_policy,
+            trainable=self.trainable,
         )
 
     def build(self, *_: Any) -> None:

@@ -10,9 +10,9 @@ import keras
 from training.errors import TrainingError
 from training.layers import SequenceEmbedding
 from training.models.columns import LIST_DTYPES, Columns, Features, IdDtype, columns_of
-from training.models.tower import assembled, dense, embedded, probability
+from training.models.tower import assembled, check_widths, dense, embedded, probability
 from workflow.schema.names import listed
-from workflow.schema.python_number import takes_numpy_numbers
+from workflow.schema.python_number import takes_numpy_numbers, whole_number
 from workflow.schema.schema import Schema
 from workflow.schema.tags import part_of
 
@@ -86,7 +86,8 @@ def bst(
     if isinstance(features, Schema):
         _expect_one_vocabulary(features, sequence, target)
     length = _length(features, sequence) if length is None else length
-    _expect_sizes(length, embedding_dim, heads)
+    _expect_sizes(length, embedding_dim, blocks, heads)
+    check_widths(hidden, dropout, "hidden")
     extras = columns.only(
         n for n in (*columns.sizes, *columns.continuous) if n not in (sequence, target)
     )
@@ -173,13 +174,15 @@ def _length(features: Features, sequence: str) -> Any:
     return most if least == most else None
 
 
-def _expect_sizes(length: Any, width: int, heads: int) -> None:
+def _expect_sizes(length: Any, width: int, blocks: int, heads: int) -> None:
+    for name, number in (("embedding_dim", width), ("blocks", blocks), ("heads", heads)):
+        whole_number(name, number, 1, TrainingError)
     if type(length) is not int or length < 1:
         raise TrainingError(
             "Expected the length of the sequence as a whole number from 1, or a schema that states "
             f"it, as after ops.ListSlice(-20, pad=True). Received: length={length!r}."
         )
-    if min(width, heads) < 1 or width % heads:
+    if width % heads:
         raise TrainingError(
             "Expected embedding_dim as a multiple of heads. "
             f"Received: embedding_dim={width}, heads={heads}."

@@ -13,6 +13,7 @@ from training.errors import TrainingError
 from workflow.embedding_sizes import embedding_dimension
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.names import did_you_mean, listed
+from workflow.schema.python_number import whole_number
 from workflow.schema.schema import ColumnSchema, Schema, Tags
 from workflow.schema.tags import facts_of, fits_of
 from workflow.wire.request_rules import NNZS, VALUES
@@ -58,7 +59,8 @@ class Columns:
         wide = self.sizes
         if limit is None:
             return wide
-        return {name: (rows, min(width, limit)) for name, (rows, width) in wide.items()}
+        most = whole_number("max_embedding_dim", limit, 1, TrainingError)
+        return {name: (rows, min(width, most)) for name, (rows, width) in wide.items()}
 
     def of_width(self, width: int) -> dict[str, tuple[int, int]]:
         """The sizes with the same width for all columns."""

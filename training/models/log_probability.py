@@ -40,9 +40,14 @@ def log_probability(
         output_name: the name of the last layer.
 
     Raises:
-        TrainingError: the item is no column of single ids of the candidate, or the catalogue lacks
-            columns or rows.
+        TrainingError: the settings are of another kind, the item is no column of single ids of the
+            candidate, or the catalogue lacks columns or rows.
     """
+    if not isinstance(softmax, InBatchSoftmax | SampledSoftmax):
+        raise TrainingError(
+            "Expected softmax as retrieval.InBatchSoftmax(item), retrieval.SampledSoftmax(item, items) or "
+            f"None. Received: {softmax!r:.100}."
+        )
     if softmax.item not in candidate.scalars:
         raise TrainingError(
             "Expected item as one of the candidate's columns of single ids, "

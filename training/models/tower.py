@@ -46,6 +46,20 @@ def dense_layers(widths: Sequence[int], dropout: float, name: str) -> list[Any]:
     """Dense layers with relu, named `hidden_1` and so on, each followed by dropout, if any.
 
     Raises:
+        TrainingError: as `check_widths`.
+    """
+    layers: list[Any] = []
+    for number, width in enumerate(check_widths(widths, dropout, name), 1):
+        layers.append(keras.layers.Dense(width, activation="relu", name=f"{name}_{number}"))
+        if dropout:
+            layers.append(keras.layers.Dropout(dropout, name=f"{name}_{number}_dropout"))
+    return layers
+
+
+def check_widths(widths: Sequence[int], dropout: float, name: str) -> list[int]:
+    """The widths as Python's integers.
+
+    Raises:
         TrainingError: widths that are no list of whole numbers from 1, or a dropout that is not from 0 to 1.
     """
     is_list = isinstance(widths, (Sequence, np.ndarray))
@@ -57,12 +71,7 @@ def dense_layers(widths: Sequence[int], dropout: float, name: str) -> list[Any]:
             "Expected widths of layers as a list of whole numbers from 1, such as [128, 64], and dropout from "
             f"0 to 1. Received: {name}={widths!r}, dropout={dropout!r}."
         )
-    layers: list[Any] = []
-    for number, width in enumerate(numbers, 1):
-        layers.append(keras.layers.Dense(width, activation="relu", name=f"{name}_{number}"))
-        if dropout:
-            layers.append(keras.layers.Dropout(dropout, name=f"{name}_{number}_dropout"))
-    return layers
+    return numbers
 
 
 def probability(x: Any, name: str) -> Any:

@@ -16,7 +16,7 @@ from training.models.log_probability import log_probability
 from training.models.tower import assembled, dense_layers, probability
 from training.retrieval.softmax import InBatchSoftmax, SampledSoftmax
 from workflow.schema.names import listed
-from workflow.schema.python_number import takes_numpy_numbers
+from workflow.schema.python_number import takes_numpy_numbers, whole_number
 
 
 @takes_numpy_numbers
@@ -82,6 +82,7 @@ def two_tower(
         >>> sizes = {"userId": (1000, 16), "movieId": (500, 16)}
         >>> model = two_tower(sizes, query=["userId"], candidate=["movieId"])
     """
+    whole_number("width", width, 1, TrainingError)
     columns = columns_of(features, continuous, id_dtypes)
     _check_sides(columns, query, candidate)
     inputs = columns.inputs()

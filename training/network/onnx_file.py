@@ -13,6 +13,7 @@ from training.errors import TrainingError
 from training.network.onnx_session import open_session
 from workflow.errors import in_a_line
 from workflow.expressions.onnx import ROUNDING_OPTIMIZERS
+from workflow.schema.names import listed
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
 _RANDOM = {
@@ -46,6 +47,7 @@ class OnnxFile:
         self._where = f"{model}" if isinstance(model, Path) else "the ModelProto"
         self.folder = model.parent if isinstance(model, Path) else None
         proto = self._read(model) if isinstance(model, Path) else model
+        self._expect_ends(proto.graph)
         self._expect_weights(proto)
         self.session = self._session(model, proto)
         self.proto = inliner.inline_local_functions(proto) if proto.functions else proto
@@ -74,12 +76,21 @@ class OnnxFile:
             raise TrainingError(
                 f"Expected an ONNX model in {path}. Received: {received}"
             ) from error
-        # Of an empty file, and of many that are none.
-        if not model.graph.output:
-            raise TrainingError(
-                f"Expected an ONNX model in {path}. Received: no graph with outputs."
-            )
         return model
+
+    def _expect_ends(self, graph: onnx.GraphProto) -> None:
+        """Check that there are outputs, and a name for each input."""
+        # Of an empty file, and of many that are none.
+        if not graph.output:
+            raise TrainingError(
+                f"Expected an ONNX model in {self._where}. Received: no graph with outputs."
+            )
+        names = [info.name for info in graph.input]
+        if "" in names:
+            raise TrainingError(
+                f"Expected a name for each input of {self._where}. Received: {listed(map(repr, names))}. "
+                "Name them where it is exported, as input_names=[...] of torch.onnx.export does."
+            )
 
     def _expect_weights(self, proto: onnx.ModelProto) -> None:
         """Check that there are the files with weights that the model names."""

@@ -261,6 +261,11 @@ class OnnxNetwork:
 
 
 def _input(info: onnx.ValueInfoProto) -> TensorSpec:
+    if (sort := info.type.WhichOneof("value")) not in ("tensor_type", None):
+        raise TrainingError(
+            f"Expected the input {info.name!r} of the network as a tensor. Received: a "
+            f"{str(sort).removesuffix('_type')}. Export the network with an input for each tensor."
+        )
     kind = info.type.tensor_type
     dtype = _dtype_name(kind.elem_type)
     sizes = [size.dim_value or None for size in kind.shape.dim]

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
+from training.canonical import nodes_of
 from training.errors import TrainingError
 from training.saved_model import concrete_function, with_strings
 from training.signature import ModelSignature
@@ -108,7 +109,7 @@ def expect_servable(function: Any) -> None:
             infinite.
     """
     if operations := sorted(
-        _OF_THIS_PROCESS.intersection(node.op for node in _nodes(function.graph.as_graph_def()))
+        _OF_THIS_PROCESS.intersection(node.op for node in nodes_of(function.graph.as_graph_def()))
     ):
         raise TrainingError(
             "Expected a network of TensorFlow's operations. "
@@ -152,7 +153,7 @@ def _expect_repeatable(changed: Iterable[str], draws: Iterable[str]) -> None:
 
 
 def _ancestry(tensors: Iterable[Any]) -> set[Any]:
-    """The operations of a graph of which tensors are computed."""
+    """The operations of a graph on which some tensors depend."""
     operations: set[Any] = set()
     waiting = [tensor.op for tensor in tensors]
     while waiting:
@@ -174,7 +175,7 @@ def is_half(function: Any) -> bool:
     """Whether a graph computes in 16-bit floats, as mixed precision does."""
     return any(
         attribute.type in (types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
-        for node in _nodes(function.graph.as_graph_def())
+        for node in nodes_of(function.graph.as_graph_def())
         for attribute in node.attr.values()
     )
 
@@ -182,8 +183,3 @@ def is_half(function: Any) -> bool:
 def weight_bytes(function: Any) -> int:
     """The bytes of a graph's variables."""
     return sum(math.prod(v.shape) * v.dtype.size for v in function.variables)
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
-        yield from nodes

@@ -77,7 +77,7 @@ def _on_cpu(gradient: tf.IndexedSlices, height: int) -> tf.IndexedSlices:
 
 
 def _found(rows: tf.Tensor, height: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """As `_marked`, of rows that are not padded yet."""
+    """The result of `_marked` for rows that are not padded yet."""
     size = capacity(tf.size(rows))
     return tf.cond(
         size > max(height // _MARKED, _FEW),
@@ -113,7 +113,7 @@ def _marked(rows: tf.Tensor, height: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tens
 def _looked_up(
     rows: tf.Tensor, size: tf.Tensor, height: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """As `_marked`, by a hash table, of rows that are not padded yet."""
+    """The result of `_marked` for rows that are not padded yet, by a hash table."""
     distinct, places = tf.unique(rows)
     return padded(distinct, size, height), padded(places, size, size), tf.size(distinct)
 

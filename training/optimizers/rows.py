@@ -40,7 +40,7 @@ class SparseRows(metaclass=OwnNames):
             )
 
     def build(self, variables: Any) -> None:
-        """Create the state; that of a divided table is divided likewise."""
+        """Create the state; the state of a divided table is divided too."""
         super().build(variables)  # type: ignore[misc]
         for variable in variables:
             if layout_of(variable) is not None:

@@ -196,7 +196,7 @@ class Collectives:
 
 
 def _parts(variable: tf.Variable, values: int = 1 << 22) -> list[range | None]:
-    """Rows of at most so many values; None for a variable that is small enough as a whole."""
+    """Ranges of rows with at most `values` values; None for a variable that is small enough as a whole."""
     size = variable.shape.num_elements()
     if size <= values:
         return [None]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-# Lengths between a power of two and the next, to which rows are padded: few, since each has a number
-# for its operations, and so many that at most 3 % are padding.
+# Rows are padded to one of these many lengths between two powers of two. More lengths would need more
+# numbers of operations; with fewer, more than 3 % would be padding.
 _LENGTHS = 32
 # Numbers of operations, one for each length.
 NUMBERS = 32 * _LENGTHS

@@ -127,7 +127,7 @@ def joined_workers() -> Workers:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let layers that are made inside the block be those of one worker, with whole tables."""
+    """Let layers made inside the block have whole tables, as without other workers."""
     before = _ALONE.set(True)
     try:
         yield

@@ -16,10 +16,12 @@ from workflow.schema.column import Array
 def ranking_metrics(
     ranked: Any, relevant: Iterable[Collection[Any]], k: int | Sequence[int] = 10
 ) -> dict[str, float]:
-    """Recall@k and NDCG@k of ranked items, means over the rows that have a relevant item.
+    """Recall@k, NDCG@k and MAP@k of ranked items, means over the rows that have a relevant item.
 
     recall@k is the share of a row's relevant items among its first k. NDCG@k is the sum of
     1 / log2(rank + 1) over the ranks of relevant items, as a share of the greatest possible sum.
+    MAP@k is the sum of the precision at each rank up to k with a relevant item, divided by k or by
+    the number of relevant items, whichever is less; with one relevant item it is 1 / rank.
 
     Source: K. Järvelin and J. Kekäläinen, Cumulated Gain-Based Evaluation of IR Techniques, ACM
     TOIS 2002, with the gain 1 for each relevant item.
@@ -32,7 +34,7 @@ def ranking_metrics(
         k: the length of the lists to judge, or several.
 
     Returns:
-        "recall@<k>" and "ndcg@<k>" for each k.
+        "recall@<k>", "ndcg@<k>" and "map@<k>" for each k.
 
     Raises:
         TrainingError: fewer ranked items than k, another number of rows, no relevant item at all,
@@ -41,7 +43,7 @@ def ranking_metrics(
 
     Example:
         >>> ranking_metrics([[7, 8, 9]], [{8, 5}], k=[2])
-        {'recall@2': 0.5, 'ndcg@2': 0.38...}
+        {'recall@2': 0.5, 'ndcg@2': 0.38..., 'map@2': 0.25}
     """
     table, ends = _table(ranked), np.atleast_1d(k).tolist()
     is_table = table.ndim == 2 and bool(ends)
@@ -61,16 +63,19 @@ def ranking_metrics(
     hits = np.array([_found(row, items) for row, items in rows])
     counts = np.array([len(items) for _, items in rows])
     gains = 1 / np.log2(np.arange(2, table.shape[1] + 2))
+    precisions = np.cumsum(hits, axis=1) / np.arange(1, table.shape[1] + 1)
     metrics = {}
     for end in ends:
         ideal = np.cumsum(gains)[np.minimum(counts, end) - 1]
         metrics[f"recall@{end}"] = float((hits[:, :end].sum(1) / counts).mean())
         metrics[f"ndcg@{end}"] = float((hits[:, :end] @ gains[:end] / ideal).mean())
+        precision = (precisions * hits)[:, :end].sum(1) / np.minimum(counts, end)
+        metrics[f"map@{end}"] = float(precision.mean())
     return metrics
 
 
 def _table(ranked: Any) -> Array:
-    """The items as objects: numbers of one dtype could be rounded, as those beside a missing one."""
+    """The items as objects: in an array of one dtype integers beside a missing item would be rounded."""
     rows = _listed(ranked)
     table = np.array(rows, dtype=object)
     if table.ndim == 1 and any(isinstance(row, list) for row in rows):

@@ -54,7 +54,7 @@ def check_classes(settings: Mapping[str, Any], widths: Mapping[str, int | None])
 
 
 def _of_outputs(setting: Any, outputs: Sequence[str]) -> list[Any]:
-    """The losses or metrics of some outputs; a setting that is no mapping is that of the only output."""
+    """The losses or metrics of some outputs; a setting that is not a mapping belongs to the only output."""
     parts = (
         [setting[n] for n in outputs] if isinstance(setting, Mapping) else [setting] * len(outputs)
     )

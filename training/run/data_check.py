@@ -87,7 +87,7 @@ def _check_rows(data: Any, argument: str) -> None:
 
 
 def no_rows(argument: str) -> TrainingError:
-    """The error of data without rows, of which Keras measures nothing, without a word."""
+    """The error about data without rows, for which Keras reports nothing."""
     return TrainingError(
         f"Expected {argument} with at least one row. Received: none. See which rows its source has, and what "
         "filters or skips them."
@@ -190,12 +190,15 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
         )
     for name, expected in inputs.items():
         if _is_pair(expected) != _is_pair(x[name]):
-            of_model, of_data = (
-                "a list" if _is_pair(e) else "single values" for e in (expected, x[name])
+            of_model, of_data = map(_values_of, (expected, x[name]))
+            remedy = (
+                "A list is a pair (values, row lengths)."
+                if "single values" in (of_model, of_data)
+                else f'A loader pads lists with sparse_names=["{name}"], sparse_as_dense=True.'
             )
             raise TrainingError(
                 f"Expected {of_model} in column {name!r} of {argument}, as the model does. "
-                f"Received: {of_data}. A list is a pair (values, row lengths)."
+                f"Received: {of_data}. {remedy}"
             )
         for what, (of_model, of_data) in _parts(name, expected, x[name]):
             _check_tensor(what, of_model, of_data, argument)
@@ -203,6 +206,13 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
 
 def _is_pair(column: Any) -> bool:
     return isinstance(column, (tuple, list))
+
+
+def _values_of(column: Any) -> str:
+    if _is_pair(column):
+        return "a list"
+    width = tuple(column.shape)[1:]
+    return "single values" if width in ((), (1,)) else f"{width[0]} values a row"
 
 
 def _parts(name: str, expected: Any, value: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:

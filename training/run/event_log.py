@@ -15,6 +15,7 @@ import tensorflow as tf
 from training.errors import TrainingError, unwritable
 from training.run.single_numbers import single_numbers
 from training.run.watch import Watch
+from workflow.data.object_stores import expect_local
 
 # As `tf.summary.scalar` writes; that function itself belongs to the package tensorboard.
 _SCALAR = tf.compat.v1.SummaryMetadata(
@@ -38,11 +39,12 @@ class EventLog(keras.callbacks.Callback):
         watch: knows steps, rows and seconds; precedes this callback in the list.
 
     Raises:
-        TrainingError: the folder cannot be made, or later not be written.
+        TrainingError: the folder is in an object store, cannot be made, or later not be written.
     """
 
     def __init__(self, folder: str | Path, watch: Watch) -> None:
         super().__init__()
+        expect_local(folder, TrainingError)
         self._folder = Path(folder)
         try:  # now, rather than after an epoch
             self._folder.mkdir(parents=True, exist_ok=True)

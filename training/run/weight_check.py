@@ -12,7 +12,7 @@ from training.errors import TrainingError
 from training.private import origin
 from training.run.label_values import function_of
 
-# Losses of Keras that are not one number for each row or step, as those of a user may not be either.
+# Losses of Keras that are not one number for each row or step. A user's own may not be either.
 _OF_OTHER_SHAPE = (
     keras.losses.circle,
     keras.losses.cosine_similarity,

@@ -98,7 +98,7 @@ class Route:
     places: list[tf.Tensor] | None
 
     def joined(self, vectors: Sequence[tf.Tensor]) -> tf.Tensor:
-        """The vectors (n, width) from those of each worker."""
+        """Join the vectors of all workers to vectors (n, width)."""
         if self.places is None:
             return tf.concat(vectors, axis=1)
         return tf.dynamic_stitch(self.places, vectors)

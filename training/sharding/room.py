@@ -22,7 +22,7 @@ from training.sharding.plan import Sizes, check_room, check_state_room
 
 # Bytes of state from which one worker alone asks its driver, which takes a tenth of a second.
 _LARGE = 10**9
-# The file beside that of a container's limit of memory that has what is used of it.
+# For the file with a container's memory limit, the file beside it with the memory in use.
 _USED = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
 
 

@@ -240,7 +240,7 @@ def _expect_divisible(workers: Workers, model: keras.Model, loss: Any, *, split:
 
 
 def _counted_apart(received: str) -> TrainingError:
-    """The error about a loss that leaves out entries, of which each worker has another number."""
+    """The error about a loss that leaves out entries, since workers leave out different numbers of them."""
     return TrainingError(
         "Expected a loss that is the mean over all entries, since the workers' gradients are averaged. "
         f"Received: {received}, which leaves some out, more on one worker than on another. Give these a "

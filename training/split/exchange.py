@@ -195,10 +195,10 @@ class Exchange:
         before: Sequence[tf.Tensor],
         totals: Sequence[tf.Tensor],
     ) -> None:
-        """Add the workers' changes to variables: their sum to those of metrics, their mean to those of layers."""
+        """Add the workers' changes to variables: the sum for a metric, the mean for a layer."""
         metrics = len(self._model.metrics_variables)
         for place, (variable, old, total) in enumerate(zip(changing, before, totals, strict=True)):
-            # The mean of changes: that of equal values might differ from them in the last bit.
+            # The mean of changes, since the mean of equal values may differ from them in the last bit.
             variable.assign(old + (total if place < metrics else total / self.workers.size))
 
     def _on_gpu(
@@ -291,7 +291,7 @@ class Exchange:
 
 
 def _rows_of_lists(gradient: TableGradient | tf.IndexedSlices) -> list[tf.Tensor]:
-    """Indices of table rows, of which one worker may have more than another."""
+    """Indices of table rows; workers may have different numbers of them."""
     return gradient.lists if isinstance(gradient, TableGradient) else [gradient.indices]
 
 

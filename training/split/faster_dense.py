@@ -24,7 +24,7 @@ class XlaDense(keras.layers.Dense):
     """
 
     def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:  # noqa: ARG002 - Keras'
-        """As `keras.layers.Dense`."""
+        """The outputs that `keras.layers.Dense` has."""
         kernel = tf.convert_to_tensor(self.kernel)
         if self.units == 1:
             x = tf.reduce_sum(inputs * kernel[:, 0], axis=-1, keepdims=True)
@@ -57,7 +57,7 @@ class HostDense(keras.layers.Dense):
     """
 
     def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:
-        """As `keras.layers.Dense`."""
+        """The outputs that `keras.layers.Dense` has."""
         parts = concatenated(inputs)
         widths = [part.shape[1] for part in parts]
         # Several products of medium size take longer than one.

@@ -158,7 +158,7 @@ class _Together:
         self._trains = trains
 
     def __call__(self, iterator: Iterator[Any]) -> Any:
-        """As the function.
+        """Call the function.
 
         Raises:
             TrainingError: the workers differ, or one is lost.

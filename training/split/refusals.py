@@ -31,7 +31,7 @@ def expect_keras_own_step(model: keras.Model) -> None:
 
 
 def expect_one_loss(model: keras.Model, loss: Any) -> None:
-    """Raise TrainingError for several losses of one output, of which Keras takes the first without a word.
+    """Raise TrainingError for several losses of one output: Keras silently uses the first alone.
 
     It adds them up if both output and losses are by name.
     """

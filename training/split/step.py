@@ -126,7 +126,7 @@ class SplitStep:
                 recorded(tape, ready, apart, kind) as lookups,
             ):
                 tape.watch([table.value for table in whole])
-                # Joined in the tower, together with what it computes with them.
+                # Not joined yet: the tower does that, with its own computation.
                 border = self._look_up(taken(self.parts.lookup, x))
                 parts = [_in_few(concatenated(tensor)) for tensor in border]
             result = self._run(parts, y, weight, list(map(mask_of, border)), joined=False)
@@ -242,7 +242,7 @@ class SplitStep:
     def _compute(
         self, inputs: Any, y: Any, weight: Any, masks: Sequence[tf.Tensor | None], joined: bool
     ) -> _Result:
-        """Forward and backward, from the features if `joined`, else from what was looked up.
+        """Run forward and backward, from the features if `joined`, otherwise from the looked-up vectors.
 
         Args:
             inputs: the features, or for each tensor of the border its parts.
@@ -389,7 +389,7 @@ def _masked(tensors: Iterable[tf.Tensor], masks: Sequence[tf.Tensor | None]) -> 
 def _take_masks(tower: keras.Model) -> None:
     """Keep Keras from warning that the model destroys masks, which its layers do use."""
     tower.supports_masking = True
-    tower.compute_mask = lambda *_: None  # the outputs have those of their own layers
+    tower.compute_mask = lambda *_: None  # the outputs have the masks of their layers
 
 
 def _widened(data: Any) -> Any:

@@ -117,7 +117,7 @@ class TableGradient:
 
     @property
     def lists(self) -> list[tf.Tensor]:
-        """Indices of table rows, of which one worker may have more than another."""
+        """Indices of table rows; workers may have different numbers of them."""
         return [sent.rows for sent in self.sent if sent.is_list]
 
     def lengthen(self, lengths: Iterator[tf.Tensor]) -> None:

@@ -105,7 +105,7 @@ class LookedOnCpu:
     travel: Travel
 
     def gradient(self, upstream: tf.Tensor | tf.IndexedSlices) -> tf.IndexedSlices:
-        """As that of `LookedOnGpu`."""
+        """The gradient of the table, as `LookedOnGpu.gradient` returns it."""
         if isinstance(upstream, tf.IndexedSlices):
             rows = tf.shape(self.vectors)[0]
             upstream = summed_by_place(upstream.values, upstream.indices, rows)

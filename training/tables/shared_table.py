@@ -45,6 +45,7 @@ class SharedTable(keras.layers.Layer):
         initializer: a Keras initializer, called separately for each column.
         combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
         shared: column -> the column of `columns` whose rows it looks up, of as many ids.
+        skip_negative: whether negative ids of a list do not count in its mean or sqrtn.
         workers: several workers among which the table is divided; else None.
         places: for each column with rows of its own the worker that holds them, None if all hold a
             part of them; by default all hold a part of each vector.
@@ -64,6 +65,7 @@ class SharedTable(keras.layers.Layer):
         combiner: str,
         shared: Mapping[str, str] | None = None,
         *,
+        skip_negative: bool = False,
         workers: Workers | None = None,
         places: Mapping[str, int | None] | None = None,
         **kwargs: Any,
@@ -72,6 +74,7 @@ class SharedTable(keras.layers.Layer):
         self.cardinalities = dict(columns)
         self.width = width
         self.combiner = combiner
+        self.skip_negative = skip_negative and combiner != "sum"
         self.initializer = initializer
         self.validate_ids = False
         owners = dict(shared or {})
@@ -146,6 +149,13 @@ class SharedTable(keras.layers.Layer):
         self._expect_whole("save it")
         super().save_own_variables(store)
 
+    def _expect_built(self, column: str) -> None:
+        if not self.built:
+            raise TrainingError(
+                f"Expected a layer that is built, to have a table of {column!r}. Received: one that "
+                "is not. Call it with inputs, or build()."
+            )
+
     def _expect_whole(self, purpose: str) -> None:
         if self.is_divided:
             raise TrainingError(
@@ -164,11 +174,7 @@ class SharedTable(keras.layers.Layer):
         Raises:
             TrainingError: the layer is not built yet.
         """
-        if not self.built:
-            raise TrainingError(
-                f"Expected a layer that is built, to have a table of {column!r}. Received: one that "
-                "is not. Call it with inputs, or build()."
-            )
+        self._expect_built(column)
         self._expect_whole("read it")
         start = self.offsets[column]
         return self.embeddings.value[start : start + self.cardinalities[column]]
@@ -177,8 +183,10 @@ class SharedTable(keras.layers.Layer):
         """Set the vectors of a column's ids.
 
         Raises:
-            TrainingError: the vectors do not have the shape (cardinality, width).
+            TrainingError: the vectors do not have the shape (cardinality, width), or the layer is not
+                built yet.
         """
+        self._expect_built(column)
         expected = (self.cardinalities[column], self.width)
         if np.shape(vectors) != expected:
             raise TrainingError(
@@ -231,7 +239,7 @@ class SharedTable(keras.layers.Layer):
     def bags(self, columns: Mapping[str, Pair]) -> tf.Tensor:
         """The combined vectors of list columns (values, nnzs): (columns, N, width)."""
         looked_up(self.embeddings, None)
-        rows, bags, counts = [], [], []
+        rows, bags, counts, known = [], [], [], []
         for number, (name, (values, nnzs)) in enumerate(columns.items()):
             ids = flat_integers(name, "values", values)
             lengths = flat_integers(name, "nnzs", nnzs)
@@ -244,16 +252,19 @@ class SharedTable(keras.layers.Layer):
             bags.append(row_of_value(lengths, ids) + first)
             # TensorFlow pads integers on the host only.
             counts.append(tf.concat([lengths, tf.zeros([1], lengths.dtype)], axis=0))
+            known.append(ids >= 0)
         spans = [((self.offsets[name], self.cardinalities[name] + 1),) for name in columns]
         vectors = self._vectors(rows, spans)
-        combined = combine(
-            vectors, tf.concat(bags, axis=0), tf.concat(counts, axis=0), self.combiner
-        )
+        bag_of_each, count = tf.concat(bags, axis=0), tf.concat(counts, axis=0)
+        if self.skip_negative:
+            ones = tf.cast(tf.concat(known, axis=0)[:, tf.newaxis], tf.float32)
+            count = combine(ones, bag_of_each, count, "sum")[:, 0]
+        combined = combine(vectors, bag_of_each, count, self.combiner)
         together = tf.reshape(combined, [len(columns), -1, self.width])
         # Not [:, :-1], whose gradient takes as long as the lookup.
         row_vectors = tf.slice(together, [0, 0, 0], [-1, tf.shape(together)[1] - 1, -1])
         return tf.ensure_shape(row_vectors, [len(columns), None, self.width])
 
 
-# The layers of which a step reads and updates some rows.
+# The layers whose tables a step reads and updates row by row.
 TABLES = (SharedTable, keras.layers.Embedding)

@@ -45,7 +45,7 @@ class TritonPythonModel(ModelBackend):
         Raises:
             RuntimeError: FAISS cannot read it.
         """
-        # An instance takes one core, as those of the other steps; more instances share the index.
+        # An instance uses one core, like instances of other steps. Further instances share the index.
         faiss.omp_set_num_threads(1)
         self._search = ItemSearch(path)
         self._k = int(config["output"][0]["dims"][-1])

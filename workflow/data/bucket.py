@@ -117,7 +117,7 @@ class Bucket:
     def _expect_endpoints(self) -> None:
         endpoints = {key: value for key, value in self._options.items() if _ENDPOINT.fullmatch(key)}
         for name in _VARIABLES.get(self.root.partition(":")[0], ()):
-            # Options count before the variables, but for that of one service.
+            # Options take precedence over variables, except the variable of a single service.
             if name in environ and (not endpoints or name.endswith("_S3")):
                 endpoints[name] = environ[name]
         for name, value in endpoints.items():
@@ -215,7 +215,7 @@ class Bucket:
         try:
             yield put
         except BaseException:
-            # The last ones first: what cannot be removed keeps the mark.
+            # The last ones first, so that objects that cannot be removed keep their mark.
             with suppress(WorkflowError):
                 self.remove(keys[::-1])
             raise

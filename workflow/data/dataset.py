@@ -391,7 +391,7 @@ def expect_once(
     files: Iterable[tuple[AnyPath, tuple[Key, ...]]],
     error: type[Exception] = WorkflowError,
 ) -> None:
-    """Refuse files of which links name one again: each of its rows would come twice.
+    """Refuse links to files that are there as well: each of their rows would come twice.
 
     Args:
         given: the path, folder or pattern that names the files.

@@ -402,7 +402,7 @@ def _impossible_days(rows: pl.LazyFrame, names: Sequence[str]) -> dict[str, str]
 def _with_leading_zeros(
     path: Path, types: Mapping[str, pl.DataType], names: Sequence[str], nulls: Sequence[str]
 ) -> list[str]:
-    """The columns of integers, among those named, of which one is written as 007."""
+    """The named columns of integers in which a value is written as 007."""
     if not names:
         return []
     texts = _scan(path, {**types} | dict.fromkeys(names, pl.String()), nulls)

@@ -345,7 +345,7 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
 
 
 def _expect_one_time(values: Iterable[Any]) -> None:
-    """Refuse dates beside times, of which pyarrow would take the days, and times with and without a zone."""
+    """Refuse dates beside times, which pyarrow would cut to days, and times with and without a zone."""
     items = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
     times = [v for v in items if not isinstance(v, float)]
     _are_floats(set(map(type, times)))  # raises for dates beside times

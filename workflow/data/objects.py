@@ -250,7 +250,7 @@ def expect_utf8(path: Path) -> None:
 
 
 def state_now(path: AnyPath) -> tuple[int, int | str | None]:
-    """The same of an object as it is now; raises as `ObjectPath.read` does."""
+    """The same for an object as it is now; raises as `ObjectPath.read` does."""
     return path.state_now() if isinstance(path, ObjectPath) else state_of(path)
 
 

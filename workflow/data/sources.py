@@ -273,15 +273,26 @@ def options_of(data: Any, storage_options: Mapping[str, Any] | None) -> Mapping[
     return storage_options if reads else None
 
 
+def held(data: Any) -> Any:
+    """Data of which paths from an iterator, which come once, are a list.
+
+    Example:
+        >>> held(iter(["a.parquet"]))
+        ['a.parquet']
+    """
+    # A reader of Arrow is an iterator of rows.
+    is_once = isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__")
+    return [*data] if is_once else data
+
+
 def paths_of(data: Any) -> list[Any] | None:
     """The paths in `data`; None if it is a frame.
 
     Raises:
         WorkflowError: an empty list or text, or a list of rows.
     """
-    if isinstance(data, str | os.PathLike):
-        data = [data]
-    if not isinstance(data, list | tuple | Iterator) or hasattr(data, "__arrow_c_stream__"):
+    data = held([data] if isinstance(data, str | os.PathLike) else data)
+    if not isinstance(data, list | tuple):
         return None
     paths = list(data)
     if paths and all(isinstance(path, dict) for path in paths):
@@ -338,7 +349,8 @@ def parquet_files(paths: Any, objects: Objects | None = None) -> list[DataFile]:
     if not isinstance(paths, str | os.PathLike):
         is_frame = isinstance(paths, pl.LazyFrame) or hasattr(paths, "__arrow_c_stream__")
         advice = (
-            " Make one of several: polars.concat(frames), pandas.concat(frames)."
+            " Make one of several: polars.concat(frames), pandas.concat(frames), "
+            "pyarrow.Table.from_batches(batches)."
             if is_frame
             else ""
         )

@@ -19,7 +19,7 @@ from workflow.expressions.program.program import Program
 from workflow.first_use import install_command
 from workflow.progress.stage import queried
 
-# Queries in one pass over the data; for each the scan holds what it has read ahead.
+# Queries in one pass over the data; the scan keeps rows that it has read ahead for each.
 QUERIES_AT_ONCE = 8
 # Polars 1.44 loses the order of rows where all outputs choose between constants.
 IN_ORDER = pl.QueryOptFlags(check_order_observe=False)

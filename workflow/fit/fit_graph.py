@@ -69,7 +69,7 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
         for number, (node, bound) in learning.items():
             with node.errors(bound.columns):
                 state = bound.operator.finish(tables[number], schema_of(bound.columns))
-            if tables[number]:  # not what is given, and stays as it is
+            if tables[number]:  # a given state stays as it is
                 state = {name: _with_one_zero(column) for name, column in state.items()}
             states[number] = state
     return states

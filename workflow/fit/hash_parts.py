@@ -12,7 +12,7 @@ from workflow.expressions.language.hashing import hash_strings, hash_values
 from workflow.expressions.polars.series import to_strings
 from workflow.schema.column import Array
 
-# Unlike those of buckets and combinations, so that such columns are spread evenly too.
+# Differs from the seeds of buckets and combinations, so that their results are spread evenly too.
 _SEED = 7_919
 
 

@@ -32,8 +32,9 @@ def generate_dataset(
 
     Types, shares of null and NaN, numbers of different values, their skew, lengths of lists and
     ranges are those of the inspection. With as many rows as it has, nulls are exact, and so are the
-    frequencies of ids and strings at the ranks that it knows. Quantities follow its percentiles,
-    and spread evenly between two of them, also beyond the 99th. Ids are made up, and so are strings
+    frequencies of ids and strings at the ranks that it knows. Quantities follow its percentiles;
+    between two of them, also beyond the 99th, different values are equally frequent. Ids are made up
+    within their range, so their mean is another one, and so are strings
     except for the most frequent ones. Columns are independent of one another: nothing can be learnt
     from such data. A column without equal values keeps none, however many rows are made. Columns
     that could not be read and infinite values are left out.

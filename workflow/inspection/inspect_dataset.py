@@ -89,7 +89,7 @@ def _wanted(source: Source, columns: Sequence[str] | None) -> list[str]:
 
 
 def _expect_readable(source: Source) -> None:
-    """Refuse data of which not even the number of rows is known, since no column can be read."""
+    """Refuse data whose number of rows is unknown, since no column can be read."""
     if source.conflicts and len(source.conflicts) == len(source.names):
         reasons = " ".join(source.conflicts.values())
         raise WorkflowError(f"Expected a column that can be read. Received: none. {reasons:.1000}")

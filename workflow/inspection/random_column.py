@@ -18,7 +18,7 @@ from .suggestion import is_category
 # Numbers with more different values are left where they are.
 _MOST_PLACES = 1_000_000
 _DAY = 86_400_000_000
-_TRIALS = 4
+_TRIALS = 16
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -89,14 +89,13 @@ class RandomColumn:
         return pl.select(as_times(pl.lit(values), column.time)).to_series().alias(column.name)
 
     def _measured(self, among: Floats) -> pl.Series:
-        """Quantities: numbers by their percentiles, each moved to the next of the different values."""
+        """Quantities by their percentiles; between two of these the different values are equally frequent."""
         column = self._column
-        numbers = _at_percentile(column.quantiles, among)
-        if column.distinct <= _MOST_PLACES and not self._is_unique:
-            places = _different(column)
-            middles = (places[1:] + places[:-1]) / 2
-            numbers = places[np.searchsorted(middles, numbers)]
-        return _within(column, numbers)
+        if column.distinct > _MOST_PLACES or self._is_unique:
+            return _within(column, _at_percentile(column.quantiles, among))
+        values = _different(column)
+        places = _at_percentile(np.searchsorted(values, column.quantiles), among)
+        return _within(column, values[places.round().astype(np.int64)])
 
     def _named(self, among: Floats) -> pl.Series:
         """Names: a rank by its share of the values, and a value for each rank."""
@@ -158,12 +157,16 @@ def _different(column: ColumnInspection) -> Floats:
     common = [value for value, _ in column.common]
     known_values = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
     count = points = max(column.distinct - len(known_values), 0)
+    step = _DAY if column.time == DATE else 1
     for _ in range(_TRIALS):
         between = _at_percentile(column.spread, np.linspace(0, 1, points + 2)[1:-1])
-        exact = between if DTYPES[column.dtype].kind == "float" else between.round()
+        is_float = DTYPES[column.dtype].kind == "float"
+        exact = between if is_float else (between / step).round() * step
         # Values between percentiles may be known, or equal after rounding.
         additions = np.setdiff1d(exact, known_values)
-        points += max(count - len(additions), 0)
+        if len(additions) >= count:
+            break
+        points = min(points + count - len(additions), 4 * count)
     if len(additions) > count:
         additions = additions[np.arange(count) * len(additions) // count]
     return np.union1d(known_values, additions)

@@ -34,8 +34,9 @@ class Bucketize(Operator):
 
     Boundaries [0, 10] make three buckets: 0 below 0, 1 from 0 to below 10, and 2 from 10 on, as in
     `numpy.digitize`. Integers are compared exactly with integral boundaries, else in float64. Null
-    and NaN stay null: put `FillMissing` before it to choose their bucket. Each element of a list
-    gets a bucket. The column's `cardinality` is the number of buckets.
+    stays null, as does NaN in the data: put `FillMissing` before it to choose their bucket. A NaN
+    that an operator before it computes, as `LogOp` does of -2, reaches no boundary: 0. Each element
+    of a list gets a bucket. The column's `cardinality` is the number of buckets.
 
     Args:
         boundaries: ascending finite numbers for all columns, a mapping from column to such numbers,

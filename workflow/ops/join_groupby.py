@@ -172,7 +172,7 @@ class JoinGroupby(Operator):
 
     def merge(self, partials: Partials, columns: Schema) -> Partials:
         """The moments of all parts together."""
-        # In the order of `partial`: what is merged may be merged again, beside what is not.
+        # Columns in the order of `partial`, since a merged table may be merged again with partials.
         merged = [pl.col("rows").sum()]
         for n in range(len(self.dependency_names())):
             merged += [*merged_moments(f"{n}."), pl.col(f"{n}.sum").sum()]

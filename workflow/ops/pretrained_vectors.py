@@ -150,7 +150,7 @@ class PretrainedVectors(Operator):
 
 
 def _expect_known(name: str, column: pl.Series, vectors: Vectors) -> None:
-    """Refuse values of which none has a vector."""
+    """Refuse values if none of them has a vector."""
     values = column if column.dtype == pl.String else column.cast(pl.Int128)
     if vectors.ids is None:
         matches = values.is_between(0, len(vectors.matrix) - 1)

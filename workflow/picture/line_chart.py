@@ -117,7 +117,7 @@ def _y(share: float) -> float:
 
 
 def _line(points: Points, colour: str, width: float) -> str:
-    if len(set(points)) == 1:  # of which a line draws nothing
+    if len(set(points)) == 1:  # a line would draw nothing
         x, y = points[0]
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 * width}" fill="{colour}"/>'
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -1,4 +1,8 @@
-"""A diagram as a tree of text, from the outputs down to the inputs."""
+"""A diagram as a tree of text, from the outputs down to the inputs.
+
+`rich.tree` indents each step of a chain; here a chain stays at the margin
+(docs/decisions/0019-what-libraries-do.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages of long work: what is at work, and how much of it is done."""
+"""Stages of long work: which one runs, and how far it is."""
 
 from __future__ import annotations
 

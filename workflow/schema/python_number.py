@@ -70,7 +70,7 @@ def make_fields_plain(settings: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """As `python_number`, also inside of dictionaries, tuples and lists.
+    """Convert values as `python_number` does, also inside dictionaries, tuples and lists.
 
     Example:
         >>> plain({"user": (np.int64(50), 8)})

@@ -59,7 +59,7 @@ def write_to_store(
             f"and not ended. Wait for it. {if_killed(place)}."
         )
 
-    # First, since its files look like those of others.
+    # Checked first, since an unfinished folder looks like one with files of others.
     if (place / UNFINISHED).exists() and not (place / SCHEMA_FILE).exists():
         raise taken()
     if place.is_file():

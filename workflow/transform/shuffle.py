@@ -46,6 +46,6 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
         rows = pl.concat([frame.slice(start, count) for frame, start, count in runs])
         yield rows[random.permutation(rows.height)]
         advance(rows.height)
-    mapped.clear()  # NFS keeps what is removed while it is mapped
+    mapped.clear()  # NFS keeps a file that is removed while it is mapped
     for file in files:
         file.unlink()

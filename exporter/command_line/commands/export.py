@@ -151,11 +151,9 @@ def export(
 
 
 def _widths(words: Sequence[str] | None) -> dict[str, int] | None:
-    named = pairs(words, "--sparse-max") or {}
+    form = "COLUMN=WIDTH, such as genres=5"
+    named = pairs(words, "--sparse-max", form) or {}
     for column, width in named.items():
         if not width.isdecimal():
-            raise CommandError(
-                "Expected --sparse-max as COLUMN=WIDTH, such as genres=5. "
-                f"Received: {column}={width}."
-            )
+            raise CommandError(f"Expected --sparse-max as {form}. Received: {column}={width}.")
     return {column: int(width) for column, width in named.items()} or None

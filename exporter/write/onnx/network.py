@@ -8,6 +8,7 @@ from exporter.errors import ExportError
 from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.nearest_items import with_nearest_items
+from exporter.write.onnx.quotients import with_quotients_by_minus_one
 from exporter.write.onnx.reductions import with_axes_from_the_front
 from exporter.write.onnx.without_rows import with_a_row
 from training.network.nearest_items import NearestNetwork
@@ -38,8 +39,12 @@ def _converted(network: Network) -> OnnxModel:
     if isinstance(network, NearestNetwork):
         return with_nearest_items(network_to_onnx(network.tower), network)
     if isinstance(network, OnnxNetwork):
-        return with_a_row(with_axes_from_the_front(adapt_network(network)))
+        return _answering(adapt_network(network))
     from exporter.write.onnx.from_tensorflow.network import convert_network  # noqa: PLC0415
 
-    converted = convert_network(cast("TensorFlowNetwork", network))
-    return with_a_row(with_axes_from_the_front(converted))
+    return _answering(convert_network(cast("TensorFlowNetwork", network)))
+
+
+def _answering(model: OnnxModel) -> OnnxModel:
+    """An equal model without what onnxruntime refuses, or ends the server for."""
+    return with_a_row(with_axes_from_the_front(with_quotients_by_minus_one(model)))

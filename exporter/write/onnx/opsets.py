@@ -11,7 +11,7 @@ from exporter.errors import ExportError
 from exporter.plan.server_opsets import newest_opsets
 from workflow.errors import in_a_line
 
-# Operations of which a newer version only adds to the older one.
+# Operations whose newer versions only extend the older ones.
 _COMPATIBLE = {
     "TreeEnsembleClassifier": (1, 3),
     "TreeEnsembleRegressor": (1, 3),

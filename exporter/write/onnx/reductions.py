@@ -24,7 +24,7 @@ def with_axes_from_the_front(model: OnnxModel) -> OnnxModel:
     """An equal model whose reductions name no axis from the back, where the number of axes is known."""
     nodes = model.proto.graph.node
     inputs = {name for node in nodes if _reduces(node) for name in node.input[1:]}
-    constants = _constants(model.proto.graph, inputs)
+    constants = constants_of(model.proto.graph, inputs)
     places = [
         place
         for place, node in enumerate(nodes)
@@ -62,7 +62,7 @@ def _reduces(node: onnx.NodeProto) -> bool:
     return is_reduction and not node.domain
 
 
-def _constants(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, Array]:
+def constants_of(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, Array]:
     """The constants among some tensors."""
     arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name in names}
     for node in graph.node:

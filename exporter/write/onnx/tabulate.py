@@ -120,12 +120,13 @@ def _regions(model: OnnxModel) -> Iterator[_Region]:
         facts.learn(node)
     constants = {tensor.name for tensor in graph.initializer} | {""}
     large = _readable_tables(model)
+    kept = taken_inside(graph.node) | {tensor.name for tensor in graph.output}
     for node in graph.node:
         fact = facts[node.output[0]] if node.op_type == "LabelEncoder" else None
         if fact is None or fact.limits is None:
             continue
         if fact.width == 1 and fact.dtype == TensorProto.INT64:
-            region = _region(graph, constants, large, node.output[0], fact.limits[0])
+            region = _region(graph, constants, large, kept, node.output[0], fact.limits[0])
             if region is not None:
                 yield region
 
@@ -140,6 +141,7 @@ def _region(
     graph: onnx.GraphProto,
     constants: set[str],
     large: set[str],
+    kept: set[str],
     source: str,
     limits: tuple[int, int],
 ) -> _Region | None:
@@ -152,8 +154,7 @@ def _region(
                 inside.update(node.output)
     node_ids = {id(node) for node in nodes}
     outside = {name for node in graph.node if id(node) not in node_ids for name in node.input}
-    outside |= taken_inside(graph.node)
-    outside |= {tensor.name for tensor in graph.output}
+    outside |= kept
     leaving = [node for node in nodes if not outside.isdisjoint(inside.intersection(node.output))]
     exits = tuple(node.output[0] for node in leaving)
     saved = [node for node in nodes if not inside.isdisjoint(node.output)]

@@ -230,6 +230,7 @@ def test_rows_are_shuffled_and_files_are_cut():
         ("export x --option runtime=onnx", "the name among"),
         ("init rows.parquet", "Expected a new folder, or an empty one. Received: 'rows.parquet'."),
         ("init .", "Received: '.'."),
+        ("init s3://shop/new", "Expected a path of this machine. Received: 's3://shop/new'."),
         ("fit flow.py rows.parquet --null-value NA", "Expected CSV or TSV with --null-value."),
         ("inspect none.csv --null-value NA", "No file matches 'none.csv'."),
         ("export x --null-value NA", "Expected --null-value with --golden-rows FILE."),

@@ -108,6 +108,16 @@ def _with_output_twice():
     return network
 
 
+def _of_a_sequence():
+    """A network of a list of tensors."""
+    joined = helper.make_node("ConcatFromSequence", ["price"], ["y"], axis=1)
+    network = model_of([joined], {}, Y)
+    network.graph.input.append(
+        helper.make_tensor_sequence_value_info("price", TensorProto.FLOAT, None)
+    )
+    return network
+
+
 def in_training(node, *constants):
     """A network as PyTorch exports it in training mode."""
     tensors = [numpy_helper.from_array(np.array(v), n) for n, v in constants]
@@ -145,6 +155,15 @@ NETWORKS = {
             [numpy_helper.from_array(np.array([8, 1]), "eight")],
         ),
         r"any number of rows, such as 2 of zeros, with .*price.* Received: .*dynamic first dimension",
+    ),
+    "a sequence": (_of_a_sequence, r"input 'price' .* as a tensor\. Received: a sequence\. "),
+    "an input without a name": (
+        lambda: model_of([helper.make_node("Neg", [""], ["y"])], {"": ["N", 1], **X}, Y),
+        "a name for each input of the ModelProto. Received: '', 'price'\\. .*input_names=",
+    ),
+    "no outputs": (
+        lambda: model_of(COPY, X, {}),
+        "an ONNX model in the ModelProto. Received: no graph with outputs",
     ),
     "an unnamed input": (
         lambda: model_of(

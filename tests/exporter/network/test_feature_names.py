@@ -13,7 +13,7 @@ from onnxmltools import convert_lightgbm
 from onnxmltools.convert.common.data_types import FloatTensorType
 
 from exporter import ExportError, ServingOptions, export_ensemble
-from serving import EnsembleClient, TritonServer, check_parity
+from serving import ClientError, EnsembleClient, TritonServer, check_parity
 from workflow import Workflow, ops
 
 ORDER = ["price", "hour", "user"]
@@ -90,6 +90,15 @@ def test_the_order_of_the_file_is_that_of_the_server(trees, workflow, export):
     ):
         served = client.predict(ROWS.drop("clicked"))
         parity = check_parity(client, workflow, network, ROWS)
+        for other, reason in (
+            (
+                saying(matrix(3), ["hour", "price", "user"]),
+                r"exported\. .*in the order .*: hour, price, user\. Received: price, hour, user",
+            ),
+            (matrix(2), r"Expected 2 columns for .*'features'.* Received: 3, price, hour, user"),
+        ):
+            with pytest.raises(ClientError, match=reason):
+                check_parity(client, workflow, other, ROWS)
     np.testing.assert_allclose(served["variable"], answers, atol=1e-5)
     assert parity.passed, f"\n{parity}"
 

@@ -173,6 +173,18 @@ def test_poor_recall_is_a_warning_with_a_remedy(workflow, tower, files, tmp_path
     assert report.recall["1,000 items as queries"] < 0.9
 
 
+def test_an_index_of_items_in_another_order_is_a_warning_that_says_so(
+    workflow, tower, files, tmp_path
+):
+    vectors = np.array(pl.read_parquet(files["integers"])["vector"].to_list(), "float32")
+    backwards = faiss.IndexFlatIP(WIDTH)
+    backwards.add(vectors[::-1].copy())
+    faiss.write_index(backwards, str(tmp_path / "backwards.faiss"))
+    network = NearestItems(tower, files["integers"], K, tmp_path / "backwards.faiss")
+    with pytest.warns(UserWarning, match="items have to be in the order of the items' file"):
+        export_ensemble(network, workflow, "shop", tmp_path / "models", ["bought"])
+
+
 @pytest.mark.long
 def test_what_an_index_does_not_find_is_filled_up(workflow, tower, files, tmp_path):
     """A list of IVF with fewer than k items: the first other items of the file follow."""
@@ -345,6 +357,7 @@ def ensemble(*arguments):
         ("damaged.faiss", None, r"Expected an index of FAISS in .*damaged\.faiss"),
         ("others.faiss", None, r"index of the 2,000 items of width 8\. Received.* 3 of width 8"),
         ("distances.faiss", None, "by inner product"),
+        ("named.faiss", None, r"from 0 to 1999\. Received.*ids such as \d+\. Build it without ids"),
     ],
 )
 def test_what_is_no_index_of_the_items(files, tmp_path, index, search, message):
@@ -355,6 +368,9 @@ def test_what_is_no_index_of_the_items(files, tmp_path, index, search, message):
     ):
         made.add(vectors[:count])
         faiss.write_index(made, str(tmp_path / f"{name}.faiss"))
+    named = faiss.index_factory(WIDTH, "IDMap,Flat", faiss.METRIC_INNER_PRODUCT)
+    named.add_with_ids(vectors, np.arange(ITEMS) * 7)
+    faiss.write_index(named, str(tmp_path / "named.faiss"))
     (tmp_path / "damaged.faiss").write_bytes((tmp_path / "others.faiss").read_bytes()[:-2])
     if index.endswith(".faiss"):
         index = tmp_path / index

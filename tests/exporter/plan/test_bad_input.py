@@ -64,7 +64,7 @@ REFUSED = {
     ),
     "a feature of a label": (
         lambda: (network(stars="float32"), fitted(copied("rating", "stars"))),
-        "'stars' is computed from the label rating",
+        "lacks. Received: 'stars', computed from the label rating. Train without it",
     ),
     "a list as a scalar": (
         lambda: (network(genres="int64"), fitted(IDS)),

@@ -311,6 +311,10 @@ def test_a_changed_byte_is_refused(tmp_path, target):
     [
         (lambda _: {"filenames": "nothing/*.tfrecord"}, "nothing/.*Received: none"),
         (lambda _: {"filenames": []}, "empty list"),
+        (
+            lambda _: {"filenames": ["s3://a/*.tfrecord"]},
+            "path of this machine.*s3://a.*copy it here",
+        ),
         (lambda _: {"filenames": 7}, "path of a TFRecord file.*or a list of these. Received: 7"),
         (lambda _: {"filenames": [b"a"]}, "or a list of these. Received: .b'a'"),
         (
@@ -338,7 +342,7 @@ def test_a_changed_byte_is_refused(tmp_path, target):
         ),
         (
             lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, 3)}},
-            "'a' as Sparse",
+            "'a' as Sparse.* Give 'i', 'v' as VarLenFeature each",
         ),
         (lambda f: {"filenames": write(f / "b", [example()])}, "b: .*none that has any"),
         (

@@ -302,6 +302,24 @@ def test_a_network_with_the_old_tables_computes_what_it_computed():
     np.testing.assert_allclose(layer(inputs), np.concatenate(values, axis=1), rtol=1e-6)
 
 
+@pytest.mark.parametrize("combiner", ["mean", "sqrtn", "sum"])
+def test_unknown_elements_of_a_list_count_as_little_as_in_tensorflow(combiner):
+    rows = {"city": [["b", "Ulm", "x"], ["x", "", "x"], ["Ulm", "b", "b"]]}
+    column = embedding(listed("city", ["b", "Ulm"]), 3, combiner=combiner)
+    (expected,), variables = of_tensorflow([column], rows)
+    workflow, own = make_feature_column_workflow([column])
+    lists = workflow.fit(rows).transform(rows).collect()["city"].to_list()
+    inputs = {"city": (np.array(lists).reshape(-1, 1), np.array([[3], [3], [3]]))}
+    made = DenseFeatures(own)
+    made(inputs)
+    made.embeddings.set_embedding_table("city", variables[0])
+    again = DenseFeatures.from_config(made.get_config())
+    again(inputs)
+    again.embeddings.set_embedding_table("city", variables[0])
+    for layer in (made, again):
+        np.testing.assert_allclose(layer(inputs), expected, rtol=1e-6)
+
+
 def test_shared_embeddings_are_one_table():
     # TensorFlow 2.21 makes such columns in a graph alone, and has no layer that takes them.
     with tf.Graph().as_default():

@@ -155,6 +155,15 @@ def test_pretrained_vectors_can_be_set():
         layer.set_embedding_table("town", vectors)
 
 
+def test_a_layer_that_is_not_built_has_no_table_to_set_or_read():
+    layer = EmbeddingCollection(SIZES)
+    message = r"Expected a layer that is built.*'city'.*Received: one that is not\. Call"
+    with pytest.raises(TrainingError, match=message):
+        layer.set_embedding_table("city", np.zeros((7, 3), "float32"))
+    with pytest.raises(TrainingError, match="Expected a layer that is built"):
+        _ = layer.embedding_tables
+
+
 def test_mixed_precision_casts_the_vectors_and_not_the_tables():
     layer = EmbeddingCollection(SIZES, dtype="mixed_bfloat16")
     assert layer(inputs())["user"].dtype == tf.bfloat16

@@ -250,6 +250,10 @@ def test_the_schema_states_the_length(tmp_path):
         (SIZES, {}, "length of the sequence.*length=None"),
         (schema({"min": 0, "max": 5}), {}, r"ListSlice\(-20, pad=True\).*length=None"),
         (SIZES, {"length": 0}, "length=0"),
+        (SIZES, {"length": 3, "blocks": 0}, "blocks as a whole number from 1. Received: 0"),
+        (SIZES, {"length": 3, "embedding_dim": "8"}, "embedding_dim as a whole number.*'8'"),
+        (SIZES, {"length": 3, "dropout": 2}, "dropout from 0 to 1. Received: .*dropout=2"),
+        (SIZES, {"length": 3, "max_embedding_dim": "8"}, "max_embedding_dim as a whole number"),
         (SIZES, {"length": 3, "heads": 3}, "multiple of heads. Received: embedding_dim=8, heads=3"),
     ],
 )

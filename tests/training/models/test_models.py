@@ -168,6 +168,13 @@ def test_arguments_that_make_no_sense(sizes, options, message):
         models.mlp(sizes, **options)
 
 
+@pytest.mark.parametrize("width", [0, "8", 1.5])
+def test_a_width_of_the_towers_that_makes_no_sense(width):
+    sizes = {"userId": (50, 8), "movieId": (40, 8)}
+    with pytest.raises(TrainingError, match=f"width as a whole number from 1. Received: {width!r}"):
+        models.two_tower(sizes, query=["userId"], candidate=["movieId"], width=width)
+
+
 def schema_of(numbers, ids):
     """A label, numbers, and ids, of which the first three are lists."""
     return Schema(

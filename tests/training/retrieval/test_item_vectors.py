@@ -228,6 +228,8 @@ def test_other_files_and_sizes_are_named(tmp_path):
     file = tmp_path / "items.parquet"
     with pytest.raises(TrainingError, match=r"path of a parquet file.* DataFrame"):
         ItemVectors.read(MOVIES)
+    with pytest.raises(TrainingError, match=r"path of this machine\. Received: 's3://shop/items'"):
+        ItemVectors.read("s3://shop/items")
     with pytest.raises(TrainingError, match=r"items\.parquet"):
         ItemVectors.read(file)
     pl.DataFrame({"item": [1], "vector": [[1.0]]}).write_parquet(file)

@@ -4,13 +4,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from sklearn.metrics import ndcg_score
+from sklearn.metrics import average_precision_score, ndcg_score
 
 from training import TrainingError
 from training.retrieval import ranking_metrics
 
 
-@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize("k", [1, 3, 10, 30])
 def test_metrics_are_scikit_learns(k):
     random = np.random.default_rng(0)
     ranked = np.array([random.permutation(30) for _ in range(40)])
@@ -23,6 +23,14 @@ def test_metrics_are_scikit_learns(k):
     assert made[f"ndcg@{k}"] == pytest.approx(ndcg_score(truth, scores, k=k))
     recalls = [len(set(r[:k]) & i) / len(i) for r, i in zip(ranked.tolist(), relevant, strict=True)]
     assert made[f"recall@{k}"] == pytest.approx(np.mean(recalls))
+    first = np.where(-scores < k, scores, -np.inf)  # items beyond the first k are found last
+    found = np.array([len(set(r[:k]) & i) for r, i in zip(ranked.tolist(), relevant, strict=True)])
+    of_found = [
+        average_precision_score(row * (values > -np.inf), np.maximum(values, -99)) if n else 0
+        for row, values, n in zip(truth, first, found, strict=True)
+    ]
+    shares = found / [min(k, len(items)) for items in relevant]
+    assert made[f"map@{k}"] == pytest.approx(np.mean(of_found * shares))
 
 
 @pytest.mark.parametrize("ranked", [["a", "b"], [True, False], [7, 8], [0.5, 1.5]])
@@ -37,6 +45,7 @@ def test_a_repeated_item_is_found_once():
     assert ranking_metrics([["a", "a", "c"]], [{"a", "b"}], k=2) == {
         "recall@2": 0.5,
         "ndcg@2": pytest.approx(1 / (1 + 1 / np.log2(3))),
+        "map@2": 0.5,
     }
 
 
@@ -45,8 +54,10 @@ def test_rows_without_a_relevant_item_do_not_count():
     assert ranking_metrics(ranked, [["b"], []], k=[1, 2]) == {
         "recall@1": 0.0,
         "ndcg@1": 0.0,
+        "map@1": 0.0,
         "recall@2": 1.0,
         "ndcg@2": pytest.approx(1 / np.log2(3)),
+        "map@2": 0.5,
     }
 
 
@@ -86,8 +97,10 @@ def test_lists_of_a_served_frame_and_numbers_of_numpy_are_taken():
     assert expected == {
         "recall@1": 0.5,
         "ndcg@1": 0.5,
+        "map@1": 0.5,
         "recall@2": 1.0,
         "ndcg@2": pytest.approx((1 + 1 / np.log2(3)) / 2),
+        "map@2": 0.75,
     }
     relevant = pl.Series([[8], [5]])
     for ranked in (answers["item"], answers["item"].arr.to_list(), answers["item"].to_pandas()):

@@ -303,6 +303,11 @@ ITEMS = pl.DataFrame({"movieId": [1, 2], "genres": [[1], []], "n": [1, 0]})
             lambda: SampledSoftmax("movieId", ITEMS.with_columns(genres=pl.Series([[-1], []]))),
             "'genres' from 0 to 21 in items. Received: -1 to -1",
         ),
+        (
+            lambda: "in_batch",
+            r"Expected softmax as retrieval\.InBatchSoftmax.*Received: 'in_batch'",
+        ),
+        (lambda: InBatchSoftmax, "Expected softmax as .* or None. Received: <class"),
     ],
 )
 def test_settings_that_make_no_sense(make, message):

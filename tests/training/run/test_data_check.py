@@ -54,6 +54,10 @@ MISTAKES = {
         {**x, "genres": x["genres"][1]},
         y,
     ),
+    r"Expected a list in column 'genres'.*Received: 3 values a row\. A loader pads": lambda x, y: (
+        {**x, "genres": tf.tile(x["genres"][1], [1, 3])},
+        y,
+    ),
     r"Expected single values in column 'userId'.*Received: a list": lambda x, y: (
         {**x, "userId": x["genres"]},
         y,
@@ -75,6 +79,20 @@ def test_a_mistake_is_named(message, model, batches):
         train(model, batches(64, 64).map(MISTAKES[message]))
     for own, other in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(own, other)
+
+
+def test_a_list_for_a_padded_input_says_how_a_loader_pads():
+    recent = keras.Input((20,), name="recent", dtype="int64")
+    score = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(9, 2)(recent))
+    model = keras.Model({"recent": recent}, keras.layers.Dense(1, "sigmoid")(score))
+    rows = pl.DataFrame({"recent": [[3, 4], [5]], "label": [0, 1]})
+    loader = KerasSequenceLoader(rows, 2, cat_names=["recent"], label_names=["label"])
+    message = (
+        r"Expected 20 values a row in column 'recent'.*Received: a list\. A loader pads "
+        r'lists with sparse_names=\["recent"\], sparse_as_dense=True\.'
+    )
+    with pytest.raises(TrainingError, match=message):
+        train(model, loader)
 
 
 def test_validation_data_is_looked_at_as_well(model, batches):

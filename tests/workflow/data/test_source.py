@@ -136,6 +136,17 @@ def test_a_query_of_duckdb_is_data_as_often_as_it_is_needed(duck, tmp_path):
     assert Workflow(columns).fit_transform(reader).collect().equals(expected)
 
 
+def test_a_reader_is_written_as_its_table_is(ratings, tmp_path):
+    """A reader is an iterator, as paths may be, but of rows."""
+    workflow = Workflow(["userId"] >> ops.Categorify()).fit(ratings)
+    expected = workflow.transform(ratings).collect()
+    for number, write in enumerate(
+        (workflow.transform_to_parquet, workflow.fit_transform_to_parquet)
+    ):
+        files = write(ratings.to_arrow().to_reader(max_chunksize=2), tmp_path / str(number))
+        assert pl.read_parquet(files).equals(expected)
+
+
 def test_a_stream_that_was_read_says_that_it_can_be_read_once(ratings, duck):
     readers = [ratings.to_arrow().to_reader(), duck.select("item as userId").to_arrow_reader(10)]
     for reader in readers:

@@ -102,6 +102,35 @@ def test_quantities_have_no_more_different_values_than_the_data(tmp_path):
     assert made["temp"].n_unique() == 200
 
 
+def test_days_and_small_numbers_have_all_different_values(tmp_path):
+    random = np.random.default_rng(0)
+    days = random.exponential(60, 20_000).astype(int)
+    first = dt.date(2020, 1, 1)
+    rows = pl.DataFrame(
+        {
+            "day": [first + dt.timedelta(days=day) for day in days.tolist()],
+            "tiny": pl.Series(random.integers(-128, 128, 20_000), dtype=pl.Int8),
+        }
+    )
+    path = generate_dataset(inspect_dataset(rows), len(rows), tmp_path / "a.parquet")
+    made = pl.read_parquet(path)
+    for name in rows.columns:
+        assert made[name].n_unique() == pytest.approx(rows[name].n_unique(), rel=0.01)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_quantities_that_are_rare_have_all_different_values(whole, tmp_path):
+    """Most of them lie beyond the 99th percentile, where only a hundredth of the rows is."""
+    amounts = np.random.default_rng(0).lognormal(1, 1.3, 50_000)
+    amounts = np.round(amounts * (10 if whole else 4)) / (1 if whole else 4)
+    rows = pl.DataFrame({"amount": amounts}).cast(pl.Int64 if whole else pl.Float64)
+    path = generate_dataset(inspect_dataset(rows), len(rows), tmp_path / "a.parquet")
+    made = pl.read_parquet(path)["amount"]
+    assert made.n_unique() == pytest.approx(rows["amount"].n_unique(), rel=0.01)
+    for share in (0.1, 0.5, 0.9, 0.98):
+        assert made.quantile(share) == pytest.approx(rows["amount"].quantile(share), rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("name", "distance"),
     [(name, 0.01) for name in ("orderId", "userId", "code", "whole", "on", "tags")]

@@ -1,8 +1,8 @@
 """Gaps of cuDF's engine for Polars, and their replacements, in one list.
 
-As of cudf-polars 26.10. A verb's row says whether it is `reexpressed_on` cuDF, and whether it
-`leaves_gpu`: then it runs between two queries, as do lists of the data, which are read and split into
-elements and lengths on the GPU. Everything else that the Polars interpreter writes runs on cuDF
+As of cudf-polars 26.10. A verb's row says whether it is `reexpressed_on` cuDF, and of which operands
+it reads the bytes (`bytes_of`): then it runs between two queries, as do lists, which are read and split
+into elements and lengths on the GPU. Everything else that the Polars interpreter writes runs on cuDF
 unchanged or raises an error, since every query is sent with `raise_on_fail`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workflow.expressions.language.verbs import of_every_verb
+from workflow.expressions.language.verbs import of_every_verb, reads_bytes
 from workflow.expressions.polars.buckets import bucketize_by_search
 from workflow.expressions.polars.interpreter import VERBS, Compile
 from workflow.expressions.program.program import Program, Step
@@ -44,8 +44,7 @@ def is_one_query(program: Program) -> bool:
 
 def hashes_on_host(program: Program, step: Step) -> bool:
     """Whether a step hashes the bytes of strings, or the digits of integers."""
-    is_text = step.verb == "hash" and program.steps[step.operands[0]].type.kind == "string"
-    return is_text or step.verb == "fingerprint64"
+    return reads_bytes(step.verb, (program.steps[operand].type for operand in step.operands))
 
 
 def _leaves_gpu(program: Program, step: Step) -> bool:

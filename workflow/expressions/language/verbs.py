@@ -17,7 +17,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -79,8 +79,8 @@ class Verb:
             the ranges of the operands; None if only the result's dtype limits it.
         reexpressed_on: the engines on which an interpreter's expression is replaced by another one;
             "cudf" is the only one.
-        leaves_gpu: whether cuDF's engine cannot compute it in a query over lists or strings, so that
-            it runs between two queries.
+        bytes_of: the kinds of operands whose bytes it reads, of a string or of an integer's digits.
+            ONNX has no operators for them, and on cuDF they are read between two queries.
         examples: parameters with which the tests and benchmarks try it, without its tables.
     """
 
@@ -100,7 +100,7 @@ class Verb:
     keeps_empty: bool = False
     limits: Limits | None = None
     reexpressed_on: tuple[str, ...] = ()
-    leaves_gpu: bool = False
+    bytes_of: tuple[str, ...] = ()
     examples: tuple[Mapping[str, Any], ...] = ({},)
 
     def type_of(self, types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
@@ -434,11 +434,11 @@ def _table() -> dict[str, Verb]:
             _hash,
             **strict,
             limits=between(0, 2**63 - 1),
-            leaves_gpu=True,
+            bytes_of=("string",),
             examples=tuple({"seed": n} for n in (0, 7, 2**63 - 1)),
         ),
         # TensorFlow's fingerprint of a text, or of an integer's decimal digits; see fingerprints.py.
-        Verb("fingerprint64", 1, {}, _fingerprint, **strict, leaves_gpu=True),
+        Verb("fingerprint64", 1, {}, _fingerprint, **strict, bytes_of=("string", "int", "uint")),
         # TensorFlow's fingerprint of two fingerprints, taken as their 64 bits, in their order.
         Verb("fingerprint_cat64", 2, {}, _fingerprint_cat, **strict),
         # `first` + the position among the keys, or `missing` for a value that is not a key.
@@ -461,7 +461,6 @@ def _table() -> dict[str, Verb]:
             **strict,
             limits=of_gather,
             reexpressed_on=("cudf",),
-            leaves_gpu=True,
         ),
         # The number of ascending boundaries that are less than or equal to the value.
         Verb(
@@ -481,7 +480,6 @@ def _table() -> dict[str, Verb]:
             _list_length,
             **over_lists,
             limits=between(0, LONGEST_LIST),
-            leaves_gpu=True,
         ),
         # The elements of Python's row[start:end].
         Verb(
@@ -495,7 +493,6 @@ def _table() -> dict[str, Verb]:
             reshapes=True,
             keeps_empty=True,
             limits=hull(),
-            leaves_gpu=True,
             examples=tuple({"start": start, "end": end} for start, end in places),
         ),
         # Exactly `length` elements: a longer row is cut, a shorter one padded at its end.
@@ -509,7 +506,6 @@ def _table() -> dict[str, Verb]:
             keeps_time=True,
             reshapes=True,
             limits=hull(),
-            leaves_gpu=True,
             examples=tuple({"length": length} for length in (3, 1, 40)),
         ),
     ]
@@ -518,6 +514,11 @@ def _table() -> dict[str, Verb]:
 
 VERBS: Mapping[str, Verb] = _table()
 ELEMENTWISE = {name for name, verb in VERBS.items() if verb.elementwise}
+
+
+def reads_bytes(verb: str, operands: Iterable[Type]) -> bool:
+    """Whether a verb reads the bytes of one of its operands, see `Verb.bytes_of`."""
+    return verb in VERBS and any(operand.kind in VERBS[verb].bytes_of for operand in operands)
 
 
 def of_every_verb(

@@ -26,10 +26,10 @@ COST_OF_A_RESULT = 256
 # Results wait until there are this many, since numpy's calls take most of the time of a few rows.
 _MOST_ROWS, _MOST_RESULTS = 2_048, 256
 
-# The ids of padding, of null and of unknown values come before those of a vocabulary's values.
+# The ids of padding, null and unknown values precede those of the vocabulary.
 _FIRST_ID = 3
 
-# The count of each kind for each column, and of all rows as that of no column.
+# The count of each kind for each column; the number of all rows is under the name "".
 Counts = dict[tuple[str, str], int]
 
 

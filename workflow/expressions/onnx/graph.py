@@ -115,7 +115,7 @@ class Graph:
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Apply an operator; returns the name of its output."""
         if operator == "Shape":
-            # onnxruntime 1.31 refuses the shape of a conversion of what is an output itself.
+            # onnxruntime 1.31 refuses the shape of a converted tensor that is also an output.
             inputs = tuple(self._converted.get(name, name) for name in inputs)
         key = (operator, inputs, tuple(attributes.items()))
         plain = all(isinstance(value, int | str) for value in attributes.values())

@@ -110,7 +110,7 @@ def _over_elements(
     def run(input_lists: pl.Series) -> pl.Series:
         lists = [input_lists] if len(group) == 1 else input_lists.struct.unnest().get_columns()
         made = [made for runner, of in zip(runners, lists, strict=True) for made in runner(of)]
-        # Not pl.DataFrame(made), of which Polars' first call in a process fails beside another thread's.
+        # Not pl.DataFrame(made): its first call in a process fails if another thread calls it too.
         return made[0] if len(made) == 1 else made[0].to_frame().hstack(made[1:]).to_struct()
 
     name = columns[0].name

@@ -68,7 +68,7 @@ class TextTable:
     def _find(self, words: Array, starts: Array, lengths: Array) -> Array:
         pieces = list(_pieces(words, starts, lengths))
         rows = self._table.find(_hashes(lengths, pieces, self._seed))
-        # A hash that is not in the table has row -1, of which the length is negative here.
+        # A hash that is not in the table has row -1, whose length is negative here.
         begins = self._offsets.take(rows)
         found = self._offsets.take(rows + 1) - begins == lengths
         last = len(self._words) - 1

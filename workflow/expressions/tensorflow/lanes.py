@@ -45,7 +45,7 @@ def apart(block: TensorColumn, count: int) -> list[TensorColumn]:
 
 
 def masks_of(columns: Sequence[TensorColumn], mask: Callable[[Any], Any]) -> list[Any]:
-    """A mask of each column's values; those of several columns of N rows and one dtype at once.
+    """A mask of each column's values. Columns of equal length and dtype are computed together.
 
     Args:
         columns: the columns, whose own masks are not used.

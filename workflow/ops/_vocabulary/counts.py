@@ -14,7 +14,7 @@ from workflow.schema.column import Array
 from workflow.schema.training_data import Coverage
 
 COUNT = "count"
-# Prefix of the name of a table, unlike that of any column.
+# Prefix of a table's name. No column's name begins so.
 _LEFT_OUT = "\0left out of "
 _SELDOM = 8
 _OFTEN = 65_536

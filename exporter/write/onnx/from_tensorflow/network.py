@@ -15,7 +15,7 @@ from tensorflow.core.framework import types_pb2
 from exporter.errors import ExportError
 from exporter.write.onnx.from_tensorflow.canonical import canonical
 from exporter.write.onnx.from_tensorflow.freeze_network import FrozenGraph, freeze
-from exporter.write.onnx.from_tensorflow.tf2onnx_fixes import HANDLERS
+from exporter.write.onnx.from_tensorflow.tf2onnx_fixes import HANDLERS, KEPT_CAST
 from exporter.write.onnx.model import OnnxModel, Table, rename, subgraphs
 from training.network.network import TensorFlowNetwork
 from training.quiet import quiet
@@ -109,6 +109,9 @@ def _convert(function: Any, specs: list[Any]) -> tuple[FrozenGraph, onnx.ModelPr
         raise ExportError(
             f"Expected a network that tf2onnx can convert. Received: {in_a_line(error)} {ADVICE}"
         ) from error
+    for node in _nodes(model.graph):
+        if node.op_type == KEPT_CAST:
+            node.op_type = "Cast"
     _expect_standard(model)
     return frozen, model
 

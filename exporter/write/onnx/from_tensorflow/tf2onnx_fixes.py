@@ -51,6 +51,11 @@ def _floor_mod(graph: Any, node: Any, name: str, _: Any) -> None:
     _choose(graph, node, _add(graph, "And", differ, any_left), [sum_, rest])
 
 
+def _truncated_mod(graph: Any, node: Any, *_: Any) -> None:
+    """The remainder with the sign of the dividend; tf2onnx' of integers has the sign of the divisor."""
+    _replace(graph, node, "Mod", [*node.input], fmod=1)
+
+
 def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
     """The quotient rounded down; tf2onnx rounds quotients of integers towards zero."""
     x, y = node.input
@@ -67,6 +72,11 @@ def _cast(graph: Any, name: str, dtype: int) -> str:
     return str(node.output[0])
 
 
+def _kept_cast(graph: Any, node: Any, *_: Any) -> None:
+    """A cast; tf2onnx drops a cast before another one, even if it rounds, as 0.5 to 0 before a bool."""
+    _replace(graph, node, KEPT_CAST, [*node.input], to=graph.get_dtype(node.output[0]))
+
+
 def _compare(graph: Any, node: Any, *_: Any) -> None:
     """A comparison; tf2onnx compares integers as float32, which rounds those from 2**24 on."""
     names = [*node.input]
@@ -75,7 +85,7 @@ def _compare(graph: Any, node: Any, *_: Any) -> None:
             _constant(graph, f"{node.name}/{value}", value, graph.get_dtype(number))
             for value in (0, 1)
         )
-        # Also of -0.0, of which 1 is minus infinity times.
+        # Also for -0.0, since 1 / -0.0 is minus infinity.
         inverse = _add(graph, "Less", _add(graph, "Div", one, number), zero)
         _replace(graph, node, "Or", [_add(graph, "Less", number, zero), inverse])
         return
@@ -130,9 +140,13 @@ def _top_k(graph: Any, node: Any, name: str, _: Any) -> None:
         graph.make_node("Cast", [made], outputs=[output], **attributes)
 
 
-def _select(graph: Any, node: Any, *_: Any) -> None:
+def _select(graph: Any, node: Any, name: str, _: Any) -> None:
     """A choice; tf2onnx multiplies both operands by 0 or 1, so a NaN that is not chosen counts."""
     condition, *chosen = node.input
+    further = (graph.get_rank(chosen[0]) or 0) - (graph.get_rank(condition) or 0)
+    if node.type == "Select" and graph.get_rank(condition) and further > 0:  # it chooses rows
+        axes = _constant(graph, f"{name}/axes", range(-further, 0), onnx.TensorProto.INT64)
+        condition = _add(graph, "Unsqueeze", condition, axes)
     _choose(graph, node, condition, chosen)
 
 
@@ -216,6 +230,43 @@ def _expm1(graph: Any, node: Any, name: str, _: Any) -> None:
     _choose(graph, node, _add(graph, "Less", _add(graph, "Abs", x), one), [near, far])
 
 
+def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
+    """A sum; onnxruntime adds whole numbers in float64, so their upper and lower bits are added apart."""
+    x, axes = node.input
+    whole = onnx.TensorProto.INT64
+    flat = _constant(graph, f"{name}/flat", [-1], whole)
+    axes = _add(graph, "Reshape", _cast(graph, axes, whole), flat)
+    options = {"keepdims": node.get_attr_value("keep_dims", 0), "noop_with_empty_axes": 1}
+    if not _is_whole(graph, x):
+        _replace(graph, node, "ReduceSum", [x, axes], **options)
+        return
+    signed, base = _cast(graph, x, whole), _constant(graph, f"{name}/base", 2**32, whole)
+    low = _add(graph, "Mod", signed, base)
+    high = _add(graph, "Div", _add(graph, "Sub", signed, low), base)
+    low, high = (_add(graph, "ReduceSum", part, axes, **options) for part in (low, high))
+    sum_ = _add(graph, "Add", _add(graph, "Mul", high, base), low)
+    _replace(graph, node, "Cast", [sum_], to=graph.get_dtype(x))
+
+
+def _power(graph: Any, node: Any, *_: Any) -> None:
+    """A power; onnxruntime computes powers of whole numbers in float64, so they become products."""
+    x, exponent = node.input
+    given = graph.get_node_by_output(exponent)
+    is_known = given is not None and given.is_const() and _is_whole(graph, x)
+    times = given.get_tensor_value(as_list=False).reshape(-1).tolist() if is_known else []
+    if len(times) != 1 or times[0] < 1:
+        _replace(graph, node, "Pow", [x, exponent])
+        return
+    (left,) = times
+    power, square = "", x
+    while left:
+        if left % 2:
+            power = _add(graph, "Mul", power, square) if power else square
+        left //= 2
+        square = _add(graph, "Mul", square, square) if left else square
+    _replace(graph, node, "Identity", [power])
+
+
 def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     """The rows of `data` at `indices`, summed by segment, by a scatter onto zeros.
 
@@ -238,6 +289,8 @@ def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "ScatterND", [zeros, places, added], reduction="add")
 
 
+# The name of a cast until tf2onnx has finished.
+KEPT_CAST = "KeptCast"
 # onnxruntime's Where has no kernels for these.
 _CHOSEN_AS = {
     onnx.TensorProto.BOOL: onnx.TensorProto.UINT8,
@@ -252,6 +305,7 @@ _CHOSEN_AS = {
 # By TensorFlow's names.
 HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Bucketize": (_bucketize, []),
+    "Cast": (_kept_cast, []),
     "Erfc": (_erfc, []),
     "Expm1": (_expm1, []),
     "FloorDiv": (_floor_divide, []),
@@ -259,8 +313,13 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Greater": (_compare, []),
     "Less": (_compare, []),
     "Log1p": (_log1p, []),
+    "Mod": (_truncated_mod, []),
     "OneHot": (_one_hot, []),
+    "Pow": (_power, []),
+    "Select": (_select, []),
     "SelectV2": (_select, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),
+    "Sum": (_sum, []),
     "TopKV2": (_top_k, []),
+    "TruncateMod": (_truncated_mod, []),
 }

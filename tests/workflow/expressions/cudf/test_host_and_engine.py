@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from gpu_on_the_host import GpuOnTheHost
 
 from workflow import Workflow, ops
+from workflow.expressions.cudf.exceptions import is_one_query
 from workflow.expressions.cudf.host_and_engine import host_and_engine
+from workflow.expressions.language.tree import source
+from workflow.expressions.language.types import Type
+from workflow.expressions.language.verbs import VERBS
+from workflow.expressions.program.program import build
 from workflow.operator.operator import OPERATORS
+from workflow.schema.schema import ColumnSchema, Schema
 
 EXAMPLES = [
     pytest.param(example, id=f"{name}-{number}")
@@ -54,3 +62,12 @@ def test_lists_of_a_joined_table():
     joined = ["movie"] >> ops.JoinExternal(movies, on="movie")
     frame = pl.DataFrame({"movie": [3, 1, None, 2, 9]})
     check(Workflow(joined >> ops.Categorify()).fit(frame), frame)
+
+
+def test_a_verb_of_whose_operands_the_row_says_that_it_reads_bytes_leaves_the_engine(monkeypatch):
+    columns = Schema([ColumnSchema("x", "float64")])
+    made = (ColumnSchema("out", "float64"), source("x", Type("float64")).tanh())
+    program = build([made], columns)
+    assert is_one_query(program)
+    monkeypatch.setitem(VERBS, "tanh", replace(VERBS["tanh"], bytes_of=("float",)))
+    assert not is_one_query(program)

@@ -204,6 +204,13 @@ def rounding_network(dtype):
     return keras.Model({"x": x}, outputs)
 
 
+def dividing_network(dtype):
+    """Quotients and remainders by numbers of a request, and by -1."""
+    x, y = (keras.Input((1,), name=name, dtype=dtype) for name in "xy")
+    outputs = {"quotient": x // y, "rest": x % y, "by_minus_one": x // -1, "no_rest": x % -1}
+    return keras.Model({"x": x, "y": y}, outputs)
+
+
 def remainder_network(dtype):
     """Remainders of multiples of numbers that no float holds, which are nearly the divisor."""
     x = keras.Input((1,), name="x", dtype=dtype)
@@ -280,7 +287,63 @@ def choosing_network():
     return keras.Model({"x": x}, outputs)
 
 
+def casting_network():
+    """Casts through dtypes that round, or hold fewer values."""
+    x = keras.Input((1,), name="x", dtype="float32")
+    ops = keras.ops
+    outputs = {
+        "truth": ops.cast(ops.cast(x, "int32"), "bool"),
+        "half": ops.cast(ops.cast(x, "float16"), "float32"),
+        "whole": ops.cast(ops.cast(ops.cast(x, "int64") * 3, "float32"), "int64"),
+        "double": ops.cast(ops.cast(ops.cast(x, "float64") / 3, "float32"), "float64"),
+    }
+    outputs["truth"] = ops.cast(outputs["truth"], "int32")
+    return keras.Model({"x": x}, outputs)
+
+
+def adding_network(dtype):
+    """Sums and powers of whole numbers that float64 does not hold, some of which wrap around."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    ops = keras.ops
+    pair = ops.concatenate([x, x, x * 3], 1)
+    outputs = {"sum": ops.sum(pair, 1, keepdims=True), "flat": ops.sum(pair, -1)[:, None]}
+    outputs |= {f"power{n}": ops.power(x, n) for n in (0, 1, 2, 5)}
+    return keras.Model({"x": x}, {name: y % ops.cast(1000, dtype) for name, y in outputs.items()})
+
+
+class Older(keras.layers.Layer):
+    """Operations of TensorFlow 1, which its SavedModels have."""
+
+    def call(self, x):
+        ops = tf.raw_ops
+        numbers = ops.Select(condition=x > 0, x=tf.math.log(x), y=x)
+        pairs = tf.concat([x, tf.math.log(x)], 1)
+        rows = ops.Select(condition=x[:, 0] > 0, x=pairs, y=tf.zeros_like(pairs))
+        whole = tf.cast(x, "int32")
+        rests = [ops.Mod(x=whole, y=whole * 0 - 3), ops.Mod(x=whole, y=whole * 0 + 3)]
+        rests += [ops.TruncateMod(x=x, y=x * 0 + 3)]
+        return tf.concat([numbers, rows, *(tf.cast(rest, "float32") for rest in rests)], 1)
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((None, 6), x.dtype)
+
+
+def older_network():
+    x = keras.Input((1,), name="x")
+    return keras.Model({"x": x}, {"y": Older()(x)})
+
+
 FEEDS = {
+    "older operations": (older_network, {"x": [[-7.5], [-1.0], [0.0], [1.0], [7.5]]}),
+    "casts": (casting_network, {"x": [[0.5], [-0.7], [1 / 3], [16_777_214.0], [1.0]]}),
+    **{
+        f"{dtype} added": (
+            partial(adding_network, dtype),
+            {"x": [[np.iinfo(dtype).max], [np.iinfo(dtype).min], [np.iinfo(dtype).max // 9], [3]]},
+        )
+        for dtype in ("int32", "int64", "uint32", "uint64")
+    },
+    "nothing added": (lambda: adding_network("int64"), {"x": np.empty((0, 1))}),
     "int32 compared": (
         lambda: comparing_network("int32"),
         {"x": [[2**24 - 1], [2**24], [2**24 + 1], [2**24 + 2]]},
@@ -309,6 +372,13 @@ FEEDS = {
         lambda: rounding_network("float32"),
         {"x": [[-7.5], [-3.0], [-0.5], [0.0], [0.5], [7.25]]},
     ),
+    **{
+        f"{dtype} divided": (
+            partial(dividing_network, dtype),
+            {"x": [[np.iinfo(dtype).min], [7], [-7], [7]], "y": [[-1], [-1], [2], [-3]]},
+        )
+        for dtype in ("int32", "int64")
+    },
     "ids marked": (marking_network, {"x": [[0, 2], [-1, 1], [-3, 3], [2, 2]]}),
     "remainders in float32": (
         lambda: remainder_network("float32"),

@@ -1,0 +1,48 @@
+"""Divisions of whole numbers that end the process in onnxruntime."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+from onnx_networks import model_of
+
+from exporter.write.onnx.model import OnnxModel
+from exporter.write.onnx.quotients import with_quotients_by_minus_one
+
+DIVISORS = np.array([[-1], [2], [-1], [-2]])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize(
+    ("operator", "attributes"), [("Div", {}), ("Mod", {}), ("Mod", {"fmod": 1})]
+)
+def test_the_least_number_is_divided_by_minus_one(operator, attributes, dtype):
+    numbers = np.array([[np.iinfo(dtype).min], [7], [7], [-7]], dtype)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    node = helper.make_node(operator, ["x", "y"], ["z"], **attributes)
+    proto = model_of([node], {"x": ["N", 1], "y": ["N", 1]}, {"z": ["N", 1]}, dtype=kind)
+    changed = with_quotients_by_minus_one(OnnxModel(proto)).proto
+    onnx.checker.check_model(changed, full_check=True)
+    session = onnxruntime.InferenceSession(
+        changed.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (made,) = session.run(None, {"x": numbers, "y": DIVISORS.astype(dtype)})
+    quotient = [[np.iinfo(dtype).min], [3], [-7], [3]]
+    rest = [[0], [1], [0], [-1]]
+    np.testing.assert_array_equal(made, quotient if operator == "Div" else rest)
+
+
+def test_other_divisions_stay():
+    nodes = [
+        helper.make_node("Constant", [], ["three"], value_int=3),
+        helper.make_node("Div", ["x", "three"], ["z"]),
+    ]
+    whole = model_of(nodes, {"x": ["N", 1]}, {"z": ["N", 1]}, dtype=onnx.TensorProto.INT64)
+    real = model_of(
+        [helper.make_node("Div", ["x", "y"], ["z"])],
+        {"x": ["N", 1], "y": ["N", 1]},
+        {"z": ["N", 1]},
+    )
+    for proto in (whole, real):
+        assert with_quotients_by_minus_one(OnnxModel(proto)).proto.graph == proto.graph
