@@ -292,13 +292,15 @@ class Epochs:
     @functools.cached_property
     def order(self) -> int:
         """A number that differs when the same position would refer to other rows."""
-        settings = self.settings
+        settings, mixing = self.settings, self.settings.mixing
+        largest = max(piece.rows for piece in self._pieces)
+        chunk_rows = max(mixing.pieces * largest, mixing.least_rows + largest)
         facts = [
             # Not the files themselves: workers with files of their own take the state of the first one.
             [piece.rows for piece in self._pieces],
             [settings.batch_size, settings.shuffle],
             # The order of the files does not depend on the memory.
-            astuple(settings.mixing) if settings.shuffle else (),
+            (*astuple(mixing), min(chunk_rows, settings.max_rows)) if settings.shuffle else (),
             self._source.order_by,
         ]
         return zlib.crc32(json.dumps(facts).encode())

@@ -11,7 +11,7 @@ import keras
 
 from loader import KerasSequenceLoader, LoaderCheckpoint
 from loader.frameworks.run_settings import setting
-from loader.tensorflow.sized_dataset import SizedDataset
+from loader.tensorflow.sized_dataset import SizedDataset, epochs_read_by
 from training.errors import TrainingError
 from training.gather_tables import whole_tables
 from training.gpu import has_gpu
@@ -244,8 +244,8 @@ def train(
         # Keras ends no callback of a run that Ctrl-C or an error has ended.
         with closing(lines), watch.rows.counting(model, labels.look), steps_a_call(model, steps):
             history = _fit(model, data, validation_data, epochs, first, followers)
-    mixing = train_data.mixing() if isinstance(train_data, KerasSequenceLoader) else None
-    return _report(history, watch, mixing)
+    loaded = epochs_read_by(train_data)
+    return _report(history, watch, None if loaded is None else loaded.mixing())
 
 
 def _early_stopping(

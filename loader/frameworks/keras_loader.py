@@ -51,8 +51,8 @@ class KerasSequenceLoader(EpochDataset):
             depends on the seed and the epoch's number; otherwise rows come in the order of the files.
         seed_fn: called at the start of each epoch for its seed, instead of `seed`.
         buffer_size: memory for decoded rows. Below 1 it is a fraction of the device's memory, from 1 on
-            a number of bytes. Row groups that are too large for it are read in parts, and a batch
-            draws from as many row groups as fit, up to the number that `parts_per_chunk` describes.
+            a number of bytes. Row groups that are too large for it are read in parts, so that a shuffled
+            batch draws from the number of row groups that `parts_per_chunk` describes, or as many as fit.
             On a GPU the 190 MB that cuDF takes for itself count too, up to half of the buffer.
         device: "cpu"; a GPU's number or "gpu:<number>", where cuDF decodes and batches stay; or
             None. None takes the first GPU if cuDF is installed, the data is in local files that are

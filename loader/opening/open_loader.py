@@ -35,7 +35,7 @@ from loader.options import (
     rows_in_buffer,
 )
 from loader.order.epoch_plan import split_row_groups
-from loader.order.mixing import plan_mixing
+from loader.order.mixing import Room, plan_mixing
 from loader.read.cpu_blocks import HostBlocks
 from loader.read.source import FrameData, ParquetData, open_data
 from workflow.schema.dtypes import DTYPES
@@ -211,20 +211,22 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     device = open_device(Data(data, source, layout, reader_kwargs, decode_timeout))
     padding = sum(map(_padded_bytes, layout.columns))
     max_rows = rows_in_buffer(source, buffer_size, batch_size, device.budget, padding)
-    pieces = split_row_groups(source.row_groups, max_rows)
+    room = Room(
+        max_rows=max_rows,
+        copies=device.budget.copies,
+        # From more than half of all row groups, each batch draws from all.
+        row_groups=max(
+            min(parts_per_chunk, len(source.row_groups) // 2 + 1), device.source.row_groups_mixed
+        ),
+        batch_size=batch_size,
+    )
+    pieces = split_row_groups(source.row_groups, room.piece_rows if shuffle else max_rows)
     settings = Settings(
         batch_size=batch_size,
         shuffle=shuffle,
         seed=make_seed(seed, seed_fn),
         seed_fn=seed_fn,
-        mixing=plan_mixing(
-            pieces,
-            max_rows,
-            device.budget.copies,
-            device.source.pieces_per_chunk,
-            max(parts_per_chunk, device.source.row_groups_mixed),
-            batch_size,
-        ),
+        mixing=plan_mixing(pieces, room, device.source.pieces_per_chunk),
         max_rows=max_rows,
         drop_last=drop_last,
         share=share,

@@ -33,7 +33,7 @@ class Mixing:
         pieces: the number of pieces in a chunk.
         least_rows: the rows up to which a chunk takes more pieces than that.
         width: the number of chunks that begin together; the fewest in a batch.
-        room: the number of chunks that the buffer holds.
+        room: the number of chunks that the buffer holds, of up to three windows.
     """
 
     pieces: int
@@ -50,34 +50,79 @@ class Mixing:
         return width
 
 
-def plan_mixing(
-    pieces: Sequence[Piece],
-    max_rows: int,
-    copies: int,
-    pieces_per_chunk: int,
-    row_groups: int,
-    batch_size: int,
-) -> Mixing:
+@dataclass(frozen=True)
+class Room:
+    """The demands of a shuffled epoch, and the memory for it.
+
+    Attributes:
+        max_rows: the most rows that are decoded at once.
+        copies: how many times the buffer holds as many rows.
+        row_groups: the wanted number of row groups in a batch.
+        batch_size: rows in a batch.
+    """
+
+    max_rows: int
+    copies: int
+    row_groups: int
+    batch_size: int
+
+    def chunks(self, rows: int) -> int:
+        """The number of chunks of so many rows that the buffer holds, beside those being read and dealt."""
+        return self.copies * (self.max_rows - max(rows, self.batch_size)) // rows
+
+    @property
+    def least_rows(self) -> int:
+        """The rows up to which a chunk takes more pieces."""
+        return min(_LEAST_ROWS, self._chunk_rows // 2 or self.max_rows)
+
+    @property
+    def piece_rows(self) -> int:
+        """The most rows of a piece: larger ones would leave no room for a window of row groups."""
+        return self._chunk_rows - self.least_rows if self._chunk_rows else self.max_rows
+
+    @property
+    def _chunk_rows(self) -> int:
+        """The rows of a chunk of which the buffer holds three windows, since fewer may all be open.
+
+        At least some thousand, since reading a few rows takes as long as a page of each column; 0 if
+        the buffer does not hold two windows of two such chunks.
+        """
+        copies, chunks = self.copies, 3 * self.row_groups
+        rows = max(
+            _LEAST_ROWS // 2,
+            min(
+                copies * self.max_rows // (copies + chunks),
+                copies * (self.max_rows - self.batch_size) // chunks,
+            ),
+        )
+        return rows if self.chunks(rows) >= 2 * 2 else 0
+
+
+def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> Mixing:
     """The mixing of an epoch, as far as the buffer allows.
 
     Args:
         pieces: all pieces of the data.
-        max_rows: the most rows that are decoded at once.
-        copies: how many times the buffer holds as many rows.
-        pieces_per_chunk: the wanted number of pieces in a chunk.
-        row_groups: the wanted number of row groups in a batch.
-        batch_size: rows in a batch.
+        room: what is wanted, and what there is room for.
+        pieces_per_chunk: the most pieces in a chunk.
     """
     largest = max(piece.rows for piece in pieces)
-    least = min(_LEAST_ROWS, max_rows)
-    in_chunk = copies * max_rows // (copies + 2 * 2) // largest
-    in_chunk = min(max(in_chunk, 1), pieces_per_chunk)
-    # A chunk that lacks a row to be large enough takes a whole piece.
-    chunk_rows = min(max(in_chunk * largest, least + largest), max_rows)
-    room = copies * (max_rows - max(chunk_rows, batch_size)) // chunk_rows
-    target_width = max(-(-row_groups // in_chunk), _WINDOW_ROWS // max(in_chunk * largest, least))
+    least = room.least_rows
+
+    def width_of(in_chunk: int) -> tuple[int, int, int]:
+        # A chunk that lacks a row to be large enough takes a whole piece.
+        rows = min(max(in_chunk * largest, least + largest), room.max_rows)
+        return -(-room.row_groups // in_chunk), room.chunks(rows), in_chunk
+
     # While `width` chunks begin, as many that began before may be in memory.
-    return Mixing(in_chunk, least, max(1, min(room // 2, target_width)), room)
+    plans = map(width_of, range(pieces_per_chunk, 0, -1))
+    wanted, fit, in_chunk = next((p for p in plans if p[1] >= 3 * p[0]), width_of(1))
+    wanted = max(wanted, _WINDOW_ROWS // max(in_chunk * largest, least))
+    if sum(piece.rows for piece in pieces) <= 2 * _WINDOW_ROWS:  # mixed as a whole
+        wanted = max(wanted, len(pieces) // 2 + 1)
+    width = max(1, min(fit // 2, wanted))
+    # More room changes nothing, and positions would be refused on a machine with other memory.
+    return Mixing(in_chunk, least, width, min(fit, 3 * width))
 
 
 @dataclass(frozen=True)
@@ -245,6 +290,7 @@ def row_groups_in(batch: Mixed, chunks: Mapping[int, Chunk]) -> int:
     for run in batch.runs:
         chunk = chunks[run.chunk]
         for piece in chunk.pieces:
-            share = piece.rows / chunk.rows
-            missed[piece.path, piece.row_group] *= (1 - share) ** (run.stop - run.start)
+            # Close to drawing without replacement, and equal to it for a single row or all rows.
+            few, many = sorted((piece.rows, run.stop - run.start))
+            missed[piece.path, piece.row_group] *= (1 - many / chunk.rows) ** few
     return round(sum(1 - chance for chance in missed.values()))

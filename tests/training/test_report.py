@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
+from loader import KerasSequenceLoader
 from training import TrainingError, TrainingReport, train
 from training.run.label_values import LabelValues
 from training.run.progress import EpochLines
@@ -56,6 +57,17 @@ def test_it_is_a_table_in_80_columns(report):
     last = str(many).splitlines()[-1]
     assert last.endswith("0.4800  0.4900")
     assert len(last) <= 80
+
+
+@pytest.mark.parametrize(
+    "change", [lambda loader: loader.map(lambda x, y: (x, y)), lambda loader: loader.take(2)]
+)
+def test_it_says_what_a_batch_of_a_changed_loader_draws_from(model, change):
+    frame = pl.DataFrame({"age": np.arange(100, dtype="float32"), "label": [0, 1] * 50})
+    loader = KerasSequenceLoader(frame, 50, ["label"], cont_names=["age"], seed=0)
+    report = train(model, change(loader), **CHEAP)
+    assert report.mixing == loader.mixing() == 1
+    assert "A batch draws from one row group." in str(report)
 
 
 def test_its_repr_is_one_line_and_its_history_a_frame(report):

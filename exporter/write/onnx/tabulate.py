@@ -6,6 +6,7 @@ the joined table determines the vector. So it is with a joined number that is fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,9 @@ from training.network.onnx_session import open_session
 
 # Larger tables are not made.
 MOST_BYTES = 64_000_000
+# The fewest operations that a table replaces; of a large table of the network it has a copy of some rows.
 _FEWEST_NODES = 3
+_FEWEST_OF_LARGE = 20
 # Operations whose results have the same bits on every processor: no sums in any order, no functions
 # that libraries approximate.
 _EXACT = {
@@ -115,27 +118,34 @@ def _regions(model: OnnxModel) -> Iterator[_Region]:
     facts = Facts(graph, {name: table.shape for name, table in model.tables.items()})
     for node in graph.node:
         facts.learn(node)
-    # Without the network's large tables, which would be copied.
     constants = {tensor.name for tensor in graph.initializer} | {""}
+    large = _readable_tables(model)
     kept = taken_inside(graph.node) | {tensor.name for tensor in graph.output}
     for node in graph.node:
         fact = facts[node.output[0]] if node.op_type == "LabelEncoder" else None
         if fact is None or fact.limits is None:
             continue
         if fact.width == 1 and fact.dtype == TensorProto.INT64:
-            region = _region(graph, constants, kept, node.output[0], fact.limits[0])
+            region = _region(graph, constants, large, kept, node.output[0], fact.limits[0])
             if region is not None:
                 yield region
+
+
+def _readable_tables(model: OnnxModel) -> set[str]:
+    """Large tables of the network that are small enough to compute with here."""
+    size = np.dtype(np.float32).itemsize
+    return {n for n, table in model.tables.items() if math.prod(table.shape) * size <= MOST_BYTES}
 
 
 def _region(
     graph: onnx.GraphProto,
     constants: set[str],
+    large: set[str],
     kept: set[str],
     source: str,
     limits: tuple[int, int],
 ) -> _Region | None:
-    inside, available, nodes = {source}, constants | {source}, []
+    inside, available, nodes = {source}, constants | large | {source}, []
     for node in graph.node:
         if node.op_type in _EXACT and available.issuperset(node.input):
             nodes.append(node)
@@ -147,9 +157,11 @@ def _region(
     outside |= kept
     leaving = [node for node in nodes if not outside.isdisjoint(inside.intersection(node.output))]
     exits = tuple(node.output[0] for node in leaving)
-    saved = sum(not inside.isdisjoint(node.output) for node in nodes)
+    saved = [node for node in nodes if not inside.isdisjoint(node.output)]
+    copies = any(not large.isdisjoint(node.input) for node in saved)
+    fewest = _FEWEST_OF_LARGE if copies else _FEWEST_NODES
     whole = all(len(node.output) == 1 for node in leaving)
-    if not exits or saved < _FEWEST_NODES * len(exits) or not whole or limits[0] < 0:
+    if not exits or len(saved) < fewest * len(exits) or not whole or limits[0] < 0:
         return None
     return _Region(source, limits, tuple(nodes), exits)
 
@@ -192,7 +204,14 @@ def _session(model: OnnxModel, region: _Region) -> Any:
         "region",
         [helper.make_tensor_value_info(region.source, TensorProto.INT64, ["rows", 1])],
         [onnx.ValueInfoProto(name=name) for name in region.exits],
-        [tensor for tensor in model.proto.graph.initializer if tensor.name in operands],
+        [
+            *(tensor for tensor in model.proto.graph.initializer if tensor.name in operands),
+            *(
+                numpy_helper.from_array(np.asarray(table.read()), name)
+                for name, table in model.tables.items()
+                if name in operands
+            ),
+        ],
     )
     proto = helper.make_model(
         graph, opset_imports=model.proto.opset_import, ir_version=model.proto.ir_version

@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from loader import KerasSequenceLoader
-from loader.order.epoch_plan import Chunk, Piece, epoch_chunks
-from loader.order.mixing import Mixing, left_after, mixed_batches, plan_mixing
+from loader import KerasSequenceLoader, LoaderError
+from loader.files.parquet_files import RowGroup
+from loader.order.epoch_plan import Chunk, Piece, epoch_chunks, split_row_groups
+from loader.order.mixing import Mixing, Room, left_after, mixed_batches, plan_mixing
 
 SMALL, LARGE = 16_384, 40_000
 
@@ -53,16 +54,70 @@ def load(tmp_path):
         (40, 1000, {}, 40),
         (3, LARGE, {}, 3),
         (15, LARGE, {}, 15),
-        # Four bytes of a row, and four of its place in the order.
-        (20, LARGE, {"buffer_size": LARGE * 8 * 24}, 4),
+        (16, 30_000, {}, 16),
+        (20, 25_000, {}, 20),
     ],
-    ids=["large", "more", "small", "tiny", "few", "not twice as many", "a small buffer"],
+    ids=[
+        "large",
+        "more",
+        "small",
+        "tiny",
+        "few",
+        "not twice as many",
+        "half a million",
+        "the same",
+    ],
 )
 def test_a_batch_draws_from_several_row_groups(load, groups, rows, options, least):
     loader = load(groups, rows, **options)
     found = [len(batch) for batch in groups_of_batches(loader, rows)]
     assert min(found) == loader.mixing() == least
     assert np.mean(found) <= 2 * least
+
+
+@pytest.mark.parametrize("row_groups", [8, 14, 24, 32])
+@pytest.mark.parametrize(("options", "least"), [({}, 8), ({"parts_per_chunk": 10}, 10)])
+def test_a_buffer_of_few_row_groups_is_filled_with_parts_of_them(load, row_groups, options, least):
+    """A row has four bytes, and four of its place in the order."""
+    loader = load(20, LARGE, buffer_size=LARGE * 8 * row_groups, **options)
+    found = [len(batch) for batch in groups_of_batches(loader, LARGE)]
+    assert min(found[:-1]) >= least
+    assert found[0] == loader.mixing()
+
+
+def test_a_batch_of_all_rows_draws_from_all_row_groups(load):
+    """Row groups of one row too, which a random batch of as many rows would miss."""
+    loader = load(500, 1, batch_size=500)
+    assert [len(batch) for batch in groups_of_batches(loader, 1)] == [500]
+    assert loader.mixing() == 500
+
+
+def test_a_machine_with_other_memory_resumes_where_the_order_is_the_same(load):
+    """The default buffer is a share of the memory, which differs a little even between like machines."""
+    earlier, later = (load(20, LARGE, buffer_size=size) for size in (2.3e9, 2.4e9))
+    batches = iter(earlier)
+    next(batches)
+    later.set_state(earlier.get_state())
+    resumed = next(iter(later))["row"].numpy()
+    np.testing.assert_array_equal(resumed, next(batches)["row"].numpy())
+
+
+def test_a_buffer_that_joins_other_row_groups_does_not_resume(tmp_path):
+    """Two row groups of 41,468 rows together fit one buffer and not the other, which both hold no window."""
+    start = 0
+    for number, size in enumerate([8_700, 32_768] * 4):
+        frame = pl.DataFrame({"row": np.arange(start, start + size, dtype=np.int32)})
+        frame.write_parquet(tmp_path / f"{number}.parquet", row_group_size=size)
+        start += size
+    earlier, later = (
+        KerasSequenceLoader(
+            tmp_path, 40_000, [], cat_names=["row"], seed=1, device="cpu", buffer_size=64 * rows
+        )
+        for rows in (40_000, 43_000)
+    )
+    next(iter(earlier))
+    with pytest.raises(LoaderError, match="of another order of rows"):
+        later.set_state(earlier.get_state())
 
 
 def test_without_shuffle_rows_keep_their_places(load):
@@ -160,15 +215,21 @@ def test_row_groups_in_a_row_stem_from_all_parts_of_the_data(count):
     assert len(orders) == 5
 
 
+@pytest.mark.parametrize(("copies", "row_groups", "in_chunk"), [(8, 8, 1), (10, 16, 8)])
 @pytest.mark.parametrize("batch_size", [8192, 40_000])
 @pytest.mark.parametrize("rows", [10, 5_000, 16_384, 500_000])
-@pytest.mark.parametrize("max_rows", [40_000, 500_000, 1_000_000, 10_000_000])
-def test_chunks_that_are_open_at_once_fit_the_buffer(max_rows, rows, batch_size):
-    rows = min(rows, max_rows)
-    pieces = [Piece("a", n, n * rows, rows, n) for n in range(min(4_000_000 // rows, 4000))]
-    mixing = plan_mixing(pieces, max_rows, 8, 1, 8, batch_size)
+@pytest.mark.parametrize("max_rows", [60_000, 500_000, 1_000_000, 10_000_000])
+def test_a_window_of_enough_row_groups_fits_the_buffer(
+    max_rows, rows, batch_size, copies, row_groups, in_chunk
+):
+    """On a CPU and a GPU: row groups that are too large for it are read in parts."""
+    count = min(4_000_000 // rows, 4000)
+    groups = [RowGroup("a", n, n * rows, rows, rows) for n in range(count)]
+    room = Room(max_rows, copies, row_groups, batch_size)
+    pieces = split_row_groups(groups, room.piece_rows)
+    mixing = plan_mixing(pieces, room, in_chunk)
     chunks = epoch_chunks(
-        pieces, mixing.pieces, max_rows, (0, 0), least_rows=mixing.least_rows, spread=8
+        pieces, mixing.pieces, max_rows, (0, 0), least_rows=mixing.least_rows, spread=row_groups
     )
     sizes = [chunk.rows for chunk in chunks]
     width = mixing.width_of(len(sizes))
@@ -178,8 +239,9 @@ def test_chunks_that_are_open_at_once_fit_the_buffer(max_rows, rows, batch_size)
         most = max(most, sum(sizes[n] for n in range(batch.begun) if left[n]))
         for run in batch.runs:
             left[run.chunk] -= run.stop - run.start
-    reads_and_blocks = 8 * max(*sizes, batch_size)
-    assert most + reads_and_blocks <= 8 * max_rows or mixing.width == 1
+    reads_and_blocks = copies * max(*sizes, batch_size)
+    assert most + reads_and_blocks <= copies * max_rows
+    assert width * mixing.pieces >= row_groups or 2 * width > len(sizes)
 
 
 @pytest.mark.parametrize("batch_size", [pytest.param(7, marks=pytest.mark.long), 300])

@@ -255,6 +255,20 @@ def test_a_joined_list_is_one_vector_of_a_table(most, serve, monkeypatch):
         served.expect_as_network(ASKED[row : row + 1])
 
 
+def test_so_is_a_list_in_a_large_table_of_many_columns(serve):
+    """Columns of one width have one table, and ids of users make it large."""
+    users = pl.DataFrame({"userId": np.arange(10_000), "movieId": np.arange(10_000) % 4 + 1})
+    features = ["movieId"] >> ops.JoinExternal(
+        MOVIES, on="movieId", columns_ext=["movieId", "genres"]
+    )
+    workflow = Workflow((["userId"] + features) >> ops.Categorify()).fit(users)
+    served = serve(models.mlp(workflow.output_schema, max_embedding_dim=4), workflow)
+    assert not served.operators["ScatterND"]
+    served.expect_as_network(ASKED)
+    for row in range(ASKED.height):
+        served.expect_as_network(ASKED[row : row + 1])
+
+
 @keras.saving.register_keras_serializable(package="tests")
 class LessTheFirst(keras.layers.Layer):
     """A row's excess over the first row of the request."""
