@@ -33,7 +33,7 @@ class Mixing:
         pieces: the number of pieces in a chunk.
         least_rows: the rows up to which a chunk takes more pieces than that.
         width: the number of chunks that begin together; the fewest in a batch.
-        room: the number of chunks that the buffer holds.
+        room: the number of chunks that the buffer holds, as far as it counts.
     """
 
     pieces: int
@@ -76,6 +76,8 @@ def plan_mixing(
     chunk_rows = min(max(in_chunk * largest, least + largest), max_rows)
     room = copies * (max_rows - max(chunk_rows, batch_size)) // chunk_rows
     target_width = max(-(-row_groups // in_chunk), _WINDOW_ROWS // max(in_chunk * largest, least))
+    # More would change nothing, and a position would fit no machine with other memory.
+    room = min(room, 3 * target_width)
     # While `width` chunks begin, as many that began before may be in memory.
     return Mixing(in_chunk, least, max(1, min(room // 2, target_width)), room)
 

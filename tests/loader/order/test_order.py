@@ -150,6 +150,16 @@ def test_a_state_of_other_settings(make):
         make(batch_size=65).set_state(loader.get_state())
 
 
+def test_a_state_moves_to_a_machine_with_more_memory(make, users):
+    loader = make(buffer_size=1e9)
+    batches = iter(loader)
+    next(batches)
+    state, rest = loader.get_state(), users(batches)
+    other = make(buffer_size=1.1e9)
+    other.set_state(state)
+    assert users(other) == rest
+
+
 def test_follow_counts_batches_that_were_used_and_not_those_read_ahead(make):
     loader = make(batch_size=100)
     state_after_use = loader.follow()
