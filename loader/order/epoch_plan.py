@@ -71,7 +71,7 @@ class Share:
     rank: int = 0
 
     def rows(self, total: int) -> int:
-        """The number of rows that each rank gets: equal for all, so some ranks get one row twice."""
+        """The number of rows that each rank gets: equal for all, so some ranks repeat a row."""
         return -(-total // self.size)
 
     def bounds(self, total: int) -> tuple[int, int]:
@@ -183,7 +183,9 @@ def share_of(chunks: Sequence[Chunk], share: Share) -> tuple[list[Chunk], Chunk 
     if last - first == share.rows(total):
         return own_chunks, None
     again = (own_chunks or chunks)[0].pieces[0]
-    return own_chunks, Chunk((replace(again, rows=1),))
+    # Ranks that share the chunk repeat different rows of it.
+    start = again.start + share.rank % again.rows
+    return own_chunks, Chunk((replace(again, start=start, rows=1),))
 
 
 def rest_of(

@@ -162,6 +162,13 @@ def misused(rows, folder, workers):
     def run(model, **options):
         return refused(lambda: train(model, data, workers=workers, **options))
 
+    def saved_without_state():
+        model = make("row")
+        compile_model(model, "adagrad", workers=workers)
+        model.optimizer.build(model.trainable_variables)
+        with whole_tables(model, optimizer=False):
+            return refused(lambda: model.save(f"{folder}/stateless{rank}.keras"))
+
     huge = {**SIZES, "item": (10**13, 6)}
     model = make("row")
 
@@ -184,6 +191,7 @@ def misused(rows, folder, workers):
         "width": refused(lambda: make("column", {**SIZES, "user": (9, 5), "friend": (9, 5)})),
         "room": refused(lambda: make("auto", huge)),
         "save": refused(lambda: model.save(f"{folder}/part{rank}.keras")),
+        "save state": saved_without_state(),
         "read": refused(lambda: model.get_layer("features").embedding_tables),
         "other sizes": run(make("row", {**SIZES, "item": (40 + rank, 6)})),
     }

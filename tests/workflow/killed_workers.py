@@ -19,6 +19,27 @@ def kill_in(client, module, name, marker=None, before=None):
     client.run(_kill_in, module, name, marker, before)
 
 
+def kill_receiver(client, marker):
+    """Let the first worker be killed that asks another one for a value.
+
+    Args:
+        client: the client of the cluster.
+        marker: a file that is made then.
+    """
+    client.run(_kill_receiver, client.run(os.getpid), marker)
+
+
+def _kill_receiver(pids, marker, dask_worker):
+    send = dask_worker.handlers["get_data"]
+
+    def killing(comm, who=None, **settings):
+        if who in pids and _is_first(marker):
+            os.kill(pids[who], signal.SIGKILL)
+        return send(comm, who=who, **settings)
+
+    dask_worker.handlers["get_data"] = killing
+
+
 def _kill_in(module, name, marker, before):
     owner, _, function = name.rpartition(".")
     place = importlib.import_module(module)

@@ -66,6 +66,19 @@ class SparseRows(metaclass=OwnNames):
             else:
                 assign_own(variable, layout, saved)
 
+    def save_own_variables(self, store: Any) -> None:
+        """Write the state to a file.
+
+        Raises:
+            TrainingError: this worker has a part of it only.
+        """
+        if any(layout_of(variable) is not None for variable in self.variables):
+            raise TrainingError(
+                f"Expected the whole state of {type(self).__name__}, to save it. Received: a part, since it is "
+                "divided among the workers. Do so in `with training.whole_tables(model):`, without optimizer=False."
+            )
+        super().save_own_variables(store)  # type: ignore[misc]
+
     @property
     def linear(self) -> bool:
         """Whether the update itself can sum the gradients of a repeated row."""

@@ -228,6 +228,30 @@ def reaches_workers(client: Any) -> bool:
     return True
 
 
+def sent_to_workers(client: Any, value: Any) -> Any:
+    """A future of a value that every worker holds, since Dask sends a task where its inputs are.
+
+    Dask's own `scatter(broadcast=True)` never returns if a worker ends meanwhile. Tasks that bring the copies
+    are begun again elsewhere.
+
+    Raises:
+        CancelledError: the worker that received the value first has ended.
+    """
+    try:
+        sent = client.scatter([value], hash=False)[0]
+    except TimeoutError:  # no worker takes tasks
+        raise
+    except (OSError, KeyError) as lost:
+        raise CancelledError(str(lost)) from lost
+    copies = [
+        client.submit(type, sent, workers=[worker], allow_other_workers=True, pure=False)
+        for worker in client.nthreads()
+    ]
+    for copy in copies:
+        copy.exception()  # waits; an error is raised where the value is used
+    return sent
+
+
 @contextmanager
 def connected(client: Any) -> Iterator[None]:
     """Raise WorkflowError where the block loses the connection to a cluster's scheduler."""

@@ -30,6 +30,7 @@ from .cluster import (
     expect_shared,
     reaches_workers,
     rows_of_a_task,
+    sent_to_workers,
     shared_out,
 )
 from .fit_graph import Learn, rows_of_a_pass
@@ -126,7 +127,7 @@ def cluster_learner(source: Source, engine: str, client: Any) -> Learn:
 
 def _on_workers(client: Any, learning: Learning, files: ParquetTable, engine: str) -> Tables:
     # Once to each worker: earlier states may be large.
-    shared = client.scatter([learning], broadcast=True, hash=False)[0]
+    shared = sent_to_workers(client, learning)
     fewest = -(-rows_of_a_task(engine) * len(files.files) // max(files.rows, 1))
     numbers = shared_out(range(len(files.files)), client, files.rows // ROWS_OF_A_TASK, fewest)
     groups = [files.part(group[0], group[-1] + 1) for group in numbers]

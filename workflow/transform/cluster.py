@@ -22,6 +22,7 @@ from workflow.fit.cluster import (
     expect_readable,
     expect_writable,
     rows_of_a_task,
+    sent_to_workers,
     shared_out,
 )
 from workflow.graph.input_schema import with_integers
@@ -80,7 +81,7 @@ def write_on_cluster(
     fewest = -(-rows_of_a_task(engine) // sink.rows_per_file)
 
     def write() -> list[Path]:
-        shared = client.scatter([work], broadcast=True, hash=False)[0]
+        shared = sent_to_workers(client, work)
         waiting = [
             client.submit(write_files, shared, group, sink, scratch, engine, pure=False)
             for group in shared_out(numbers, client, fewest=fewest)

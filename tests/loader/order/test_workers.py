@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 
 import pytest
 
@@ -21,6 +22,7 @@ def test_ranks_share_all_rows_in_equal_steps(make, users, size, batch_size, shuf
     together = sorted(itertools.chain(*shares))
     assert sorted(set(together)) == list(range(1000))
     assert len(together) - 1000 < size, "more than the top-up came twice"
+    assert max(Counter(together).values()) <= 2
 
 
 def test_more_ranks_than_rows(make, ratings, users):

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from distributed import Client, LocalCluster
 from distributed.core import Status
-from killed_workers import kill_in
+from killed_workers import kill_in, kill_receiver
 from polars.testing import assert_frame_equal
 
 from workflow import Workflow, WorkflowError, ops
@@ -198,6 +198,14 @@ def test_rare_values_stay_on_the_workers(client, clicks, parts):
 )
 def test_a_worker_killed_in_fit_loses_nothing(client, clicks, want, tmp_path, step):
     kill_in(client, STEPS, step, tmp_path / "killed")
+    assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
+    assert (tmp_path / "killed").exists()
+    client.wait_for_workers(2, timeout=600)
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_killed_as_it_receives_what_all_get_loses_nothing(client, clicks, want, tmp_path):
+    kill_receiver(client, tmp_path / "killed")
     assert saved(make().fit(clicks, client=client), tmp_path / "saved") == want
     assert (tmp_path / "killed").exists()
     client.wait_for_workers(2, timeout=600)
