@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from serving.errors import ServerError
+from workflow.errors import in_a_line
 from workflow.files.repository import CONFIG, expect_repository
 
 
@@ -73,7 +74,7 @@ def read_config(folder: Path) -> Any:
         return text_format.Parse((folder / CONFIG).read_text(encoding="utf-8"), config)
     except (text_format.ParseError, UnicodeDecodeError, OSError) as error:
         raise ServerError(
-            f"Expected a model's config in {folder / CONFIG}. Received: {error}. Export the model again."
+            f"Expected a model's config in {folder / CONFIG}. Received: {in_a_line(error)} Export the model again."
         ) from error
 
 
