@@ -444,7 +444,7 @@ def test_repositories_without_the_models_are_refused(repository, tmp_path):
             server.start()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.pbtxt").write_text("nonsense: 1")
-    with pytest.raises(ServerError, match=r'config\.pbtxt Received: .*"nonsense"'):
+    with pytest.raises(ServerError, match=r'config\.pbtxt\. Received: .*"nonsense"'):
         TritonServer(tmp_path).start()
 
 
