@@ -220,7 +220,9 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
         ),
         batch_size=batch_size,
     )
-    pieces = split_row_groups(source.row_groups, room.piece_rows if shuffle else max_rows)
+    row_groups = source.row_groups
+    most = room.piece_rows([group.rows for group in row_groups]) if shuffle else max_rows
+    pieces = split_row_groups(row_groups, most)
     settings = Settings(
         batch_size=batch_size,
         shuffle=shuffle,

@@ -70,15 +70,28 @@ class Room:
         """The number of chunks of so many rows that the buffer holds, beside those being read and dealt."""
         return self.copies * (self.max_rows - max(rows, self.batch_size)) // rows
 
+    def holds(self, width: int, rows: int, count: int) -> bool:
+        """Whether there is room for windows of `width` chunks of so many rows, of `count` chunks in all.
+
+        While one window begins, the one before it ends; of fewer than three windows all may be open.
+        """
+        return self.chunks(rows) >= (2 * width if count >= 3 * width else count)
+
+    def piece_rows(self, row_groups: Sequence[int]) -> int:
+        """The most rows of a piece: larger row groups leave no room for windows of them.
+
+        Args:
+            row_groups: the rows of each row group.
+        """
+        whole = min(max(row_groups) + min(_LEAST_ROWS, self.max_rows), self.max_rows)
+        if not self._chunk_rows or self.holds(self.row_groups, whole, len(row_groups)):
+            return self.max_rows
+        return self._chunk_rows - self.least_rows
+
     @property
     def least_rows(self) -> int:
         """The rows up to which a chunk takes more pieces."""
         return min(_LEAST_ROWS, self._chunk_rows // 2 or self.max_rows)
-
-    @property
-    def piece_rows(self) -> int:
-        """The most rows of a piece: larger ones would leave no room for a window of row groups."""
-        return self._chunk_rows - self.least_rows if self._chunk_rows else self.max_rows
 
     @property
     def _chunk_rows(self) -> int:
@@ -106,21 +119,23 @@ def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> M
         room: what is wanted, and what there is room for.
         pieces_per_chunk: the most pieces in a chunk.
     """
-    largest = max(piece.rows for piece in pieces)
+    largest, total = max(piece.rows for piece in pieces), sum(piece.rows for piece in pieces)
     least = room.least_rows
 
-    def width_of(in_chunk: int) -> tuple[int, int, int]:
+    def plan_of(in_chunk: int) -> tuple[int, int, int, int]:
         # A chunk that lacks a row to be large enough takes a whole piece.
         rows = min(max(in_chunk * largest, least + largest), room.max_rows)
-        return -(-room.row_groups // in_chunk), room.chunks(rows), in_chunk
+        count = min(-(-len(pieces) // in_chunk), total // least + 1)
+        return -(-room.row_groups // in_chunk), rows, count, in_chunk
 
-    # While `width` chunks begin, as many that began before may be in memory.
-    plans = map(width_of, range(pieces_per_chunk, 0, -1))
-    wanted, fit, in_chunk = next((p for p in plans if p[1] >= 3 * p[0]), width_of(1))
-    wanted = max(wanted, _WINDOW_ROWS // max(in_chunk * largest, least))
-    if sum(piece.rows for piece in pieces) <= 2 * _WINDOW_ROWS:  # mixed as a whole
+    plans = map(plan_of, range(pieces_per_chunk, 0, -1))
+    fewest, rows, count, in_chunk = next((p for p in plans if room.holds(*p[:3])), plan_of(1))
+    wanted = max(fewest, _WINDOW_ROWS // max(in_chunk * largest, least))
+    if total <= 2 * _WINDOW_ROWS:  # mixed as a whole
         wanted = max(wanted, len(pieces) // 2 + 1)
+    fit = room.chunks(rows)
     width = max(1, min(fit // 2, wanted))
+    width = max([width, *(w for w in (fewest, wanted) if room.holds(w, rows, count))])
     # More room changes nothing, and positions would be refused on a machine with other memory.
     return Mixing(in_chunk, least, width, min(fit, 3 * width))
 

@@ -108,9 +108,11 @@ def test_the_split_step_changes_tables_as_keras_step_does(optimizer, lists):
         found.append((losses, model.get_weights()))
     (expected, weights), (losses, own) = found
     assert losses == pytest.approx(expected, rel=1e-4)
+    # A step of Adam is as long for a gradient that is hardly more than the rounding of its sum.
+    atol = 2e-4 if optimizer == "adam" else 2e-5
     for received, other, first in zip(own, weights, before, strict=True):
         assert not np.array_equal(other, first)
-        np.testing.assert_allclose(received, other, rtol=1e-3, atol=2e-5)
+        np.testing.assert_allclose(received, other, rtol=1e-3, atol=atol)
 
 
 def make_two_outputs():

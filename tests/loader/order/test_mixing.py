@@ -226,7 +226,7 @@ def test_a_window_of_enough_row_groups_fits_the_buffer(
     count = min(4_000_000 // rows, 4000)
     groups = [RowGroup("a", n, n * rows, rows, rows) for n in range(count)]
     room = Room(max_rows, copies, row_groups, batch_size)
-    pieces = split_row_groups(groups, room.piece_rows)
+    pieces = split_row_groups(groups, room.piece_rows([group.rows for group in groups]))
     mixing = plan_mixing(pieces, room, in_chunk)
     chunks = epoch_chunks(
         pieces, mixing.pieces, max_rows, (0, 0), least_rows=mixing.least_rows, spread=row_groups
