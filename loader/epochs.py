@@ -30,7 +30,7 @@ from loader.order.epoch_plan import (
     share_of,
     take_rows,
 )
-from loader.order.mixing import Mixing, Mixture, left_after, mix, row_groups_in
+from loader.order.mixing import Mixing, Mixture, left_after, mix, most_chunk_rows, row_groups_in
 from loader.order.position import Pass, Position, Progress, Trail, read_state, write_state
 
 # The fewest rows that justify a read.
@@ -294,13 +294,13 @@ class Epochs:
         """A number that differs when the same position would refer to other rows."""
         settings, mixing = self.settings, self.settings.mixing
         largest = max(piece.rows for piece in self._pieces)
-        chunk_rows = max(mixing.pieces * largest, mixing.least_rows + largest)
+        chunk_rows = most_chunk_rows(mixing.pieces, largest, mixing.least_rows, settings.max_rows)
         facts = [
             # Not the files themselves: workers with files of their own take the state of the first one.
             [piece.rows for piece in self._pieces],
             [settings.batch_size, settings.shuffle],
             # The order of the files does not depend on the memory.
-            (*astuple(mixing), min(chunk_rows, settings.max_rows)) if settings.shuffle else (),
+            (*astuple(mixing), chunk_rows) if settings.shuffle else (),
             self._source.order_by,
         ]
         return zlib.crc32(json.dumps(facts).encode())

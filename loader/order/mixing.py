@@ -50,6 +50,18 @@ class Mixing:
         return width
 
 
+def most_chunk_rows(in_chunk: int, largest: int, least: int, max_rows: int) -> int:
+    """The most rows of a chunk: one that lacks a row to be large enough takes a whole piece.
+
+    Args:
+        in_chunk: the number of pieces in a chunk.
+        largest: the rows of the largest piece.
+        least: the rows up to which a chunk takes more pieces.
+        max_rows: the most rows that are decoded at once.
+    """
+    return min(max(in_chunk * largest, least + largest), max_rows)
+
+
 @dataclass(frozen=True)
 class Room:
     """The demands of a shuffled epoch, and the memory for it.
@@ -83,7 +95,7 @@ class Room:
         Args:
             row_groups: the rows of each row group.
         """
-        whole = min(max(row_groups) + min(_LEAST_ROWS, self.max_rows), self.max_rows)
+        whole = most_chunk_rows(1, max(row_groups), _LEAST_ROWS, self.max_rows)
         if not self._chunk_rows or self.holds(self.row_groups, whole, len(row_groups)):
             return self.max_rows
         return self._chunk_rows - self.least_rows
@@ -123,8 +135,7 @@ def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> M
     least = room.least_rows
 
     def plan_of(in_chunk: int) -> tuple[int, int, int, int]:
-        # A chunk that lacks a row to be large enough takes a whole piece.
-        rows = min(max(in_chunk * largest, least + largest), room.max_rows)
+        rows = most_chunk_rows(in_chunk, largest, least, room.max_rows)
         count = min(-(-len(pieces) // in_chunk), total // least + 1)
         return -(-room.row_groups // in_chunk), rows, count, in_chunk
 
@@ -134,8 +145,8 @@ def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> M
     if total <= 2 * _WINDOW_ROWS:  # mixed as a whole
         wanted = max(wanted, len(pieces) // 2 + 1)
     fit = room.chunks(rows)
-    width = max(1, min(fit // 2, wanted))
-    width = max([width, *(w for w in (fewest, wanted) if room.holds(w, rows, count))])
+    fitting = [w for w in (fewest, wanted) if room.holds(w, rows, count)]
+    width = max(1, min(fit // 2, wanted), *fitting)
     # More room changes nothing, and positions would be refused on a machine with other memory.
     return Mixing(in_chunk, least, width, min(fit, 3 * width))
 

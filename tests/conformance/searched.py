@@ -15,6 +15,5 @@ def searched(examples: int) -> settings:
     return settings(
         max_examples=examples * DEPTH,
         derandomize=DEPTH == 1,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )

@@ -273,16 +273,19 @@ def options_of(data: Any, storage_options: Mapping[str, Any] | None) -> Mapping[
     return storage_options if reads else None
 
 
+def comes_once(data: Any) -> bool:
+    """Whether data is an iterator of paths; a reader of Arrow is one of rows."""
+    return isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__")
+
+
 def held(data: Any) -> Any:
-    """Data of which paths from an iterator, which come once, are a list.
+    """The data, with a list in place of an iterator of paths.
 
     Example:
         >>> held(iter(["a.parquet"]))
         ['a.parquet']
     """
-    # A reader of Arrow is an iterator of rows.
-    is_once = isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__")
-    return [*data] if is_once else data
+    return [*data] if comes_once(data) else data
 
 
 def paths_of(data: Any) -> list[Any] | None:

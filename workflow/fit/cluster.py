@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from workflow.data.delimited import text_paths
 from workflow.data.parquet import ParquetTable
-from workflow.data.sources import Source, paths_of
+from workflow.data.sources import Source, comes_once, paths_of
 from workflow.engine.engine import is_gpu
 from workflow.errors import WorkflowError
 
@@ -58,7 +58,7 @@ def expect_client(client: Any, data: Any) -> None:
             f"Expected a client that is connected to a cluster. Received: a {client.status} one. Make "
             "another: dask.distributed.Client(address)."
         )
-    if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__"):
+    if comes_once(data):
         return  # it can be read once; `expect_shared` refuses what is not parquet
     paths = paths_of(data)
     text = None if paths is None else text_paths(paths)

@@ -34,8 +34,8 @@ def generate_dataset(
     ranges are those of the inspection. With as many rows as it has, nulls are exact, and so are the
     frequencies of ids and strings at the ranks that it knows. Quantities follow its percentiles;
     between two of them, also beyond the 99th, different values are equally frequent. Ids are made up
-    within their range, so their mean is another one, and so are strings
-    except for the most frequent ones. Columns are independent of one another: nothing can be learnt
+    within their range, so that their mean is another one; strings are made up except for the most
+    frequent ones. Columns are independent of one another: nothing can be learnt
     from such data. A column without equal values keeps none, however many rows are made. Columns
     that could not be read and infinite values are left out.
 

@@ -158,9 +158,9 @@ def _different(column: ColumnInspection) -> Floats:
     known_values = np.unique(np.array([*column.quantiles, *column.spread, *common], np.float64))
     count = points = max(column.distinct - len(known_values), 0)
     step = _DAY if column.time == DATE else 1
+    is_float = DTYPES[column.dtype].kind == "float"
     for _ in range(_TRIALS):
         between = _at_percentile(column.spread, np.linspace(0, 1, points + 2)[1:-1])
-        is_float = DTYPES[column.dtype].kind == "float"
         exact = between if is_float else (between / step).round() * step
         # Values between percentiles may be known, or equal after rounding.
         additions = np.setdiff1d(exact, known_values)

@@ -69,7 +69,7 @@ SOME_OF_ALL = [
 ]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(COLUMNS, st.sampled_from([(), (0,), (2, 0, 9)]))
 @example(SOME_OF_ALL, (2, 0, 9))
 @example(SOME_OF_ALL[2:3] + SOME_OF_ALL[-2:], (0,))

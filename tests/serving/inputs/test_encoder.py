@@ -75,7 +75,7 @@ def tables(columns):
         yield pd.DataFrame(arrays)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 @given(
     columns=columns_of,
     dtypes=st.lists(st.sampled_from(DTYPES), min_size=3, max_size=3)
@@ -94,7 +94,7 @@ POLARS = (pl.Int8, pl.Int32, pl.Int64, pl.UInt64, pl.Float32, pl.Float64, pl.Boo
 POLARS += (pl.Datetime("ms"), pl.Duration, pl.Decimal(10, 2), pl.String, pl.List(pl.Int64))
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 @given(
     columns=st.lists(
         st.tuples(
@@ -157,7 +157,7 @@ def mixed_frames(draw):
     return pl.DataFrame(columns)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 @given(frame=mixed_frames())
 def test_small_frames_are_read_as_large_ones(frame):
     for columns in (MIXED[:2], MIXED[2:5], MIXED[5:], MIXED):

@@ -78,7 +78,7 @@ def state(workflow: Workflow) -> dict[str, list[object]]:
 
 
 @given(tables(), st.sampled_from([*CHAINS.values()]), st.sampled_from(LEARNERS))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_learnt_through_a_join_is_what_is_learnt_of_joined_rows(made, chain, learn):
     movies, ratings = made
     lists = Workflow(chain(joined(movies))).fit(ratings).transform(ratings).collect()

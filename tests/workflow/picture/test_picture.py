@@ -203,7 +203,7 @@ GRAPHS = st.integers(1, 30).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(GRAPHS)
 def test_boxes_do_not_overlap_and_arrows_lead_down(graph):
     sizes, pairs = graph

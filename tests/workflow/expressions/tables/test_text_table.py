@@ -48,7 +48,7 @@ def test_every_string_is_found_and_nothing_else(pattern):
     assert_finds(table, keys, [*others, "", "\0", "nowhere", "\ud800"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     keys=st.lists(st.text(max_size=20), min_size=1, max_size=60, unique=True),
     queries=st.lists(st.text(max_size=20), max_size=60),
