@@ -118,8 +118,10 @@ def run(folder: Path) -> bool:
     relevant = bought["product_id"].to_list()
     print(f"{lists.height:,} households, {len(known):,} products")
     for name, ranked in (("two towers", lists["item"].to_numpy()), ("popularity", popular)):
-        made = retrieval.ranking_metrics(ranked, relevant, k=[10, K])
-        print(f"{name:10}  " + "  ".join(f"{metric} {value:.4f}" for metric, value in made.items()))
+        for k in (10, K):
+            made = retrieval.ranking_metrics(ranked, relevant, k=k)
+            found = "  ".join(f"{metric} {value:.4f}" for metric, value in made.items())
+            print(f"{name:10}  {found}")
     return True
 
 
