@@ -185,7 +185,7 @@ def _different(column: ColumnInspection) -> Floats:
 
 def _unequal(column: ColumnInspection, count: int) -> Any:
     """Whole numbers by their percentiles, ascending, none twice; more than the range has reach beyond it."""
-    least, step = int(column.minimum or 0), _DAY if column.time == DATE else 1
+    least, step = int(column.quantiles[0]), _DAY if column.time == DATE else 1
     offsets = [(int(quantile) - least) // step for quantile in column.quantiles]
     ranks, top = np.arange(count), max(offsets[-1], count - 1)
     exact = _at_percentile(offsets, (ranks + 0.5) / count).round()
