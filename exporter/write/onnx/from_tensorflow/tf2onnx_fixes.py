@@ -313,6 +313,23 @@ def _extreme_along(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, operator, inputs)
 
 
+def _pad(graph: Any, node: Any, name: str, _: Any) -> None:
+    """Padding by a constant; tf2onnx takes uint32 and uint64 for float32, which has few digits."""
+    data, pads, *value = node.input
+    dtype = graph.get_dtype(data)
+    carrier = _CHOSEN_AS.get(dtype, dtype)
+    flat = _constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
+    # First of all axes at their beginnings, then at their ends.
+    pads = _add(graph, "Transpose", _cast(graph, pads, onnx.TensorProto.INT64))
+    pads = _add(graph, "Reshape", pads, flat)
+    data, *value = (_cast(graph, each, carrier) for each in (data, *value))
+    inputs = [data, pads, *value]
+    if carrier == dtype:
+        _replace(graph, node, "Pad", inputs)
+    else:
+        _replace(graph, node, "Cast", [_add(graph, "Pad", *inputs)], to=dtype)
+
+
 def _power(graph: Any, node: Any, *_: Any) -> None:
     """A power; onnxruntime computes powers of whole numbers in float64, so they become products."""
     x, exponent = node.input
@@ -386,6 +403,8 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Minimum": (_extreme, []),
     "Mod": (_truncated_mod, []),
     "OneHot": (_one_hot, []),
+    "Pad": (_pad, []),
+    "PadV2": (_pad, []),
     "Pow": (_power, []),
     "Relu": (_bounded, []),
     "Relu6": (_bounded, []),

@@ -330,6 +330,14 @@ def bounding_network():
     return keras.Model({"x": x, "y": y}, outputs)
 
 
+def padding_network(dtype):
+    """Numbers of which float32 does not hold all, between others."""
+    x = keras.Input((2,), name="x", dtype=dtype)
+    ops = keras.ops
+    sevens = ops.pad(x, ((0, 0), (2, 0)), constant_values=ops.cast(7, dtype))
+    return keras.Model({"x": x}, {"zeros": ops.pad(x, ((0, 0), (1, 2))), "sevens": sevens})
+
+
 def wide_numbers(rows):
     """Numbers of which the lower halves have another order."""
     random = np.random.default_rng(0)
@@ -374,6 +382,10 @@ def truncating_network():
 
 
 FEEDS = {
+    **{
+        f"{dtype} padded": (partial(padding_network, dtype), {"x": [[1, np.iinfo(dtype).max]]})
+        for dtype in ("uint8", "uint32", "uint64", "int64")
+    },
     "int64 bounded": (bounding_network, wide_numbers(16)),
     "whole numbers truncated": (
         truncating_network,
