@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,22 @@ class RandomColumn:
 
     def _measured(self, among: Floats) -> pl.Series:
         """Quantities by their percentiles; between two of these the different values are equally frequent."""
-        column = self._column
-        if column.distinct > _MOST_PLACES or self._is_unique:
+        column, is_float = self._column, DTYPES[self._column.dtype].kind == "float"
+        count = self._made if self._is_unique else column.distinct
+        if count > _MOST_PLACES or (self._is_unique and is_float):
             return _within(column, _at_percentile(column.quantiles, among))
-        values = _different(column)
+        values = self._quantities
+        if self._is_unique:
+            return pl.Series(values[np.minimum(among * count, count - 1).astype(np.int64)])
         places = _at_percentile(np.searchsorted(values, column.quantiles), among)
-        return _within(column, values[places.round().astype(np.int64)])
+        # Not to the nearest even one, which may be the place beside.
+        return _within(column, values[np.floor(places + 0.5).astype(np.int64)])
+
+    @cached_property
+    def _quantities(self) -> Any:
+        """The different values, ascending."""
+        column = self._column
+        return _unequal(column, self._made) if self._is_unique else _different(column)
 
     def _named(self, among: Floats) -> pl.Series:
         """Names: a rank by its share of the values, and a value for each rank."""
@@ -170,6 +181,22 @@ def _different(column: ColumnInspection) -> Floats:
     if len(additions) > count:
         additions = additions[np.arange(count) * len(additions) // count]
     return np.union1d(known_values, additions)
+
+
+def _unequal(column: ColumnInspection, count: int) -> Any:
+    """Whole numbers by their percentiles, ascending, none twice; more than the range has reach beyond it."""
+    least, step = int(column.quantiles[0]), _DAY if column.time == DATE else 1
+    offsets = [(int(quantile) - least) // step for quantile in column.quantiles]
+    ranks, top = np.arange(count), max(offsets[-1], count - 1)
+    exact = _at_percentile(offsets, (ranks + 0.5) / count).round()
+    ascending = np.maximum.accumulate(exact - ranks) + ranks
+    ascending = np.minimum(ascending, float(top) - (count - 1) + ranks)
+    room = (int(np.iinfo(column.dtype).max) - least) // step
+    largest = float(room) if float(room) <= room else np.nextafter(float(room), 0)
+    ids = np.minimum(ascending, largest).astype(np.uint64)
+    # As in `_numbers`, numbers without a sign wrap.
+    values = ids * np.uint64(step) + np.uint64(least % 2**64)
+    return values if column.dtype == "uint64" else values.view(np.int64)
 
 
 def _at_percentile(percentiles: Any, among: Floats) -> Floats:

@@ -131,6 +131,30 @@ def test_quantities_that_are_rare_have_all_different_values(whole, tmp_path):
         assert made.quantile(share) == pytest.approx(rows["amount"].quantile(share), rel=0.03)
 
 
+@pytest.mark.parametrize("factor", [1, 4])
+@pytest.mark.parametrize(
+    "values",
+    [
+        range(3_000),  # of which half would be rounded to another one
+        range(2**53, 2**53 + 300),
+        [*range(-290, 0), *range(10**6, 10**9, 10**8)],
+        pl.Series([*range(2**64 - 300, 2**64, 3)], dtype=pl.UInt64),
+        [dt.date(1960, 1, 1) + dt.timedelta(days=n) for n in range(300)],
+    ],
+    ids=["dense", "beyond float64", "uneven", "uint64", "days"],
+)
+def test_whole_quantities_without_equal_values_have_none(values, factor, tmp_path):
+    rows = pl.DataFrame({"amount": values})
+    inspection = inspect_dataset(rows)
+    count = min(rows.height * factor, 300 if rows["amount"].dtype == pl.UInt64 else rows.height * 4)
+    made = pl.read_parquet(generate_dataset(inspection, count, tmp_path / "made.parquet"))["amount"]
+    assert made.n_unique() == count
+    assert made.dtype == rows["amount"].dtype
+    assert made.min() >= rows["amount"].min()
+    if factor == 1:
+        assert made.max() <= rows["amount"].max()
+
+
 @pytest.mark.parametrize(
     ("name", "distance"),
     [(name, 0.01) for name in ("orderId", "userId", "code", "whole", "on", "tags")]

@@ -52,17 +52,32 @@ def _floor_mod(graph: Any, node: Any, name: str, _: Any) -> None:
 
 
 def _truncated_mod(graph: Any, node: Any, *_: Any) -> None:
-    """The remainder with the sign of the dividend; tf2onnx' of integers has the sign of the divisor."""
-    _replace(graph, node, "Mod", [*node.input], fmod=1)
+    """The remainder with the sign of the dividend; tf2onnx' of integers has the sign of the divisor.
+
+    Not by Mod with fmod=1, for which onnxruntime takes whole numbers as float64.
+    """
+    x, y = node.input
+    if _is_whole(graph, x):
+        _replace(graph, node, "Identity", [_rest(graph, x, y, _add(graph, "Div", x, y))])
+    else:
+        _replace(graph, node, "Mod", [x, y], fmod=1)
 
 
 def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
     """The quotient rounded down; tf2onnx rounds quotients of integers towards zero."""
     x, y = node.input
-    if _is_whole(graph, x):
-        _replace(graph, node, "Div", [_add(graph, "Sub", x, _add(graph, "Mod", x, y)), y])
-    else:
+    if not _is_whole(graph, x):
         _replace(graph, node, "Floor", [_add(graph, "Div", x, y)])
+        return
+    # Where the quotient was rounded up, its rest is another. (x - rest) / y may wrap around.
+    quotient, rest = _add(graph, "Div", x, y), _add(graph, "Mod", x, y)
+    is_same = _add(graph, "Equal", rest, _rest(graph, x, y, quotient))
+    more = _add(graph, "Cast", _add(graph, "Not", is_same), to=graph.get_dtype(x))
+    _replace(graph, node, "Sub", [quotient, more])
+
+
+def _rest(graph: Any, x: str, y: str, quotient: str) -> str:
+    return _add(graph, "Sub", x, _add(graph, "Mul", quotient, y))
 
 
 def _cast(graph: Any, name: str, dtype: int) -> str:
@@ -248,6 +263,73 @@ def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "Cast", [sum_], to=graph.get_dtype(x))
 
 
+def _of_two(graph: Any, operator: str, a: str, b: str) -> str:
+    """`Max` or `Min` of two numbers.
+
+    Not by the kernels of these names for int64: onnxruntime 1.23 to 1.31 compares it by the lower halves if
+    the processor has AVX-512.
+    """
+    if graph.get_dtype(a) != onnx.TensorProto.INT64:
+        return _add(graph, operator, a, b)
+    return _add(graph, "Where", _add(graph, _TAKES_FIRST[operator], a, b), a, b)
+
+
+def _extreme(graph: Any, node: Any, *_: Any) -> None:
+    """The greater or the lesser of two numbers."""
+    _replace(graph, node, "Identity", [_of_two(graph, node.type[:3], *node.input)])
+
+
+def _bounded(graph: Any, node: Any, name: str, _: Any) -> None:
+    """A number within bounds."""
+    (x,), dtype = node.input, graph.get_dtype(node.input[0])
+    bounds = {
+        operator: _constant(graph, f"{name}/{operator}", bound, dtype)
+        for operator, bound in _BOUNDS[node.type].items()
+    }
+    if dtype != onnx.TensorProto.INT64:
+        is_clip = node.type == "Relu6"
+        limits = bounds.values() if is_clip else ()
+        _replace(graph, node, "Clip" if is_clip else node.type, [x, *limits])
+        return
+    for operator, bound in bounds.items():
+        x = _of_two(graph, operator, x, bound)
+    _replace(graph, node, "Identity", [x])
+
+
+def _extreme_along(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The greatest or the least number along axes; of int64 its place, as in `_of_two`."""
+    x, axes = node.input
+    flat = _constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
+    numbers = _add(graph, "Reshape", _cast(graph, axes, onnx.TensorProto.INT64), flat)
+    keeps, given = node.get_attr_value("keep_dims", 0), graph.get_node_by_output(axes)
+    if graph.get_dtype(x) != onnx.TensorProto.INT64 or not given.is_const():
+        options = {"keepdims": keeps, "noop_with_empty_axes": 1}
+        _replace(graph, node, f"Reduce{node.type}", [x, numbers], **options)
+        return
+    for axis in given.get_tensor_value(as_list=False).reshape(-1).tolist():
+        places = _add(graph, f"Arg{node.type}", x, axis=axis, keepdims=1)
+        x = _add(graph, "GatherElements", x, places, axis=axis)
+    operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, numbers)
+    _replace(graph, node, operator, inputs)
+
+
+def _pad(graph: Any, node: Any, name: str, _: Any) -> None:
+    """Padding by a constant; tf2onnx takes uint32 and uint64 for float32, which has few digits."""
+    data, pads, *value = node.input
+    dtype = graph.get_dtype(data)
+    carrier = _CHOSEN_AS.get(dtype, dtype)
+    flat = _constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
+    # First of all axes at their beginnings, then at their ends.
+    pads = _add(graph, "Transpose", _cast(graph, pads, onnx.TensorProto.INT64))
+    pads = _add(graph, "Reshape", pads, flat)
+    data, *value = (_cast(graph, each, carrier) for each in (data, *value))
+    inputs = [data, pads, *value]
+    if carrier == dtype:
+        _replace(graph, node, "Pad", inputs)
+    else:
+        _replace(graph, node, "Cast", [_add(graph, "Pad", *inputs)], to=dtype)
+
+
 def _power(graph: Any, node: Any, *_: Any) -> None:
     """A power; onnxruntime computes powers of whole numbers in float64, so they become products."""
     x, exponent = node.input
@@ -289,6 +371,8 @@ def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
     _replace(graph, node, "ScatterND", [zeros, places, added], reduction="add")
 
 
+_TAKES_FIRST = {"Max": "Greater", "Min": "Less"}
+_BOUNDS = {"Relu": {"Max": 0}, "Relu6": {"Max": 0, "Min": 6}, "Sign": {"Max": -1, "Min": 1}}
 # The name of a cast until tf2onnx has finished.
 KEPT_CAST = "KeptCast"
 # onnxruntime's Where has no kernels for these.
@@ -313,11 +397,20 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Greater": (_compare, []),
     "Less": (_compare, []),
     "Log1p": (_log1p, []),
+    "Max": (_extreme_along, []),
+    "Maximum": (_extreme, []),
+    "Min": (_extreme_along, []),
+    "Minimum": (_extreme, []),
     "Mod": (_truncated_mod, []),
     "OneHot": (_one_hot, []),
+    "Pad": (_pad, []),
+    "PadV2": (_pad, []),
     "Pow": (_power, []),
+    "Relu": (_bounded, []),
+    "Relu6": (_bounded, []),
     "Select": (_select, []),
     "SelectV2": (_select, []),
+    "Sign": (_bounded, []),
     "SparseSegmentSumWithNumSegments": (_sum_segments, []),
     "Sum": (_sum, []),
     "TopKV2": (_top_k, []),

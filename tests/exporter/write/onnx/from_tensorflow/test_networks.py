@@ -311,6 +311,39 @@ def adding_network(dtype):
     return keras.Model({"x": x}, {name: y % ops.cast(1000, dtype) for name, y in outputs.items()})
 
 
+def bounding_network():
+    """The greatest and the least of numbers, of which some have other lower halves than their order."""
+    x, y = (keras.Input((20,), name=name, dtype="int64") for name in "xy")
+    ops = keras.ops
+    cube = ops.reshape(x, (-1, 4, 5))
+    outputs = {
+        "most": ops.maximum(x, y),
+        "least": ops.minimum(x, 7),
+        "clipped": ops.clip(x, -3, 2**32),
+        "positive": ops.relu(x),
+        "few": ops.relu6(x),
+        "signs": ops.sign(x),
+        "greatest": ops.max(x, 1, keepdims=True),
+        "of_blocks": ops.max(cube, -1),
+        "smallest": ops.min(cube, (1, 2))[:, None],
+    }
+    return keras.Model({"x": x, "y": y}, outputs)
+
+
+def padding_network(dtype):
+    """Numbers of which float32 does not hold all, between others."""
+    x = keras.Input((2,), name="x", dtype=dtype)
+    ops = keras.ops
+    sevens = ops.pad(x, ((0, 0), (2, 0)), constant_values=ops.cast(7, dtype))
+    return keras.Model({"x": x}, {"zeros": ops.pad(x, ((0, 0), (1, 2))), "sevens": sevens})
+
+
+def wide_numbers(rows):
+    """Numbers of which the lower halves have another order."""
+    random = np.random.default_rng(0)
+    return {name: random.integers(-(2**34), 2**34, (rows, 20)) for name in "xy"}
+
+
 class Older(keras.layers.Layer):
     """Operations of TensorFlow 1, which its SavedModels have."""
 
@@ -333,7 +366,31 @@ def older_network():
     return keras.Model({"x": x}, {"y": Older()(x)})
 
 
+class Truncated(keras.layers.Layer):
+    """Remainders of whole numbers that float64 does not hold, in TensorFlow 1."""
+
+    def call(self, x):
+        return tf.raw_ops.TruncateMod(x=x, y=x * 0 - 1001)
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((None, 1), x.dtype)
+
+
+def truncating_network():
+    x = keras.Input((1,), name="x", dtype="int64")
+    return keras.Model({"x": x}, {"y": Truncated()(x)})
+
+
 FEEDS = {
+    **{
+        f"{dtype} padded": (partial(padding_network, dtype), {"x": [[1, np.iinfo(dtype).max]]})
+        for dtype in ("uint8", "uint32", "uint64", "int64")
+    },
+    "int64 bounded": (bounding_network, wide_numbers(16)),
+    "whole numbers truncated": (
+        truncating_network,
+        {"x": [[2**62 + 1], [-(2**62) - 1], [-(2**63)]]},
+    ),
     "older operations": (older_network, {"x": [[-7.5], [-1.0], [0.0], [1.0], [7.5]]}),
     "casts": (casting_network, {"x": [[0.5], [-0.7], [1 / 3], [16_777_214.0], [1.0]]}),
     **{
@@ -375,7 +432,10 @@ FEEDS = {
     **{
         f"{dtype} divided": (
             partial(dividing_network, dtype),
-            {"x": [[np.iinfo(dtype).min], [7], [-7], [7]], "y": [[-1], [-1], [2], [-3]]},
+            {
+                "x": [[np.iinfo(dtype).min], [7], [-7], [7], [np.iinfo(dtype).min], [2**31 - 1]],
+                "y": [[-1], [-1], [2], [-3], [3], [np.iinfo(dtype).min]],
+            },
         )
         for dtype in ("int32", "int64")
     },
