@@ -130,8 +130,8 @@ class LoaderMethods(metaclass=OwnNames):
     def mixing(self) -> int:
         """The number of row groups from which a batch draws rows; 1 without `shuffle`.
 
-        It is that of an epoch's first batch, which draws from the fewest. Row groups that have few
-        rows for each batch may give none to some.
+        It is that of an epoch's first batch, which draws from the fewest if row groups have equal
+        sizes. Row groups that have few rows for each batch may give none to some.
 
         Example:
             >>> train.mixing()  # doctest: +SKIP

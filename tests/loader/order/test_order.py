@@ -27,6 +27,16 @@ def test_seed_fn_is_asked_once_an_epoch(make, users):
     assert users(make(seed=None, seed_fn=lambda: 10)) == first
 
 
+def test_a_state_without_a_seed_is_shuffled_by_the_own_seed(make, users):
+    """That of a loader with `seed_fn` between two epochs."""
+    before = make(seed=None, seed_fn=lambda: 3)
+    users(before)
+    own, twice = make(seed=5), make(seed=5)
+    own.set_state(before.get_state())
+    users(twice)
+    assert users(own) == users(twice)
+
+
 @pytest.mark.timeout(60)
 def test_a_seed_fn_may_ask_for_the_epoch(make, users):
     loader = make(seed=None, seed_fn=lambda: 10 + loader.get_state()["epoch"])

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections import Counter
 
+import polars as pl
 import pytest
 
 from loader import LoaderError
@@ -32,6 +33,14 @@ def test_more_ranks_than_rows(make, ratings, users):
     ]
     assert [len(share) for share in shares] == [1, 1, 1, 1]
     assert {row for share in shares for row in share} == {0, 1}
+
+
+def test_ranks_that_share_row_groups_of_one_row_repeat_different_ones(make, users, tmp_path):
+    frame = pl.DataFrame({"userId": range(306), "rating": [0] * 306})
+    frame.write_parquet(tmp_path / "ones.parquet", row_group_size=1)
+    options = {"cat_names": ["userId"], "cont_names": []}
+    shares = [users(loader) for loader in ranks_of(make, 5, data=tmp_path, **options)]
+    assert sorted(Counter(itertools.chain(*shares)).values()) == [1] * 302 + [2] * 4
 
 
 def test_ranks_need_a_common_seed(make):
