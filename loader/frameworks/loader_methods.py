@@ -74,8 +74,8 @@ class LoaderMethods(metaclass=OwnNames):
     def __next__(self) -> Any:
         """The next batch of the loader's own pass, for `next(loader)`.
 
-        The first call begins an epoch, as does the first after `close()` and after an epoch's end,
-        which raises `StopIteration`. Iterators from `iter(loader)` are independent of it.
+        The first call begins an epoch, as does the first after `close()`, `set_state` and an epoch's
+        end, which raises `StopIteration`. Iterators from `iter(loader)` are independent of it.
 
         Example:
             >>> x, y = next(train)  # doctest: +SKIP
@@ -190,3 +190,4 @@ class LoaderMethods(metaclass=OwnNames):
             LoaderError: a state of other data or other settings.
         """
         self._epochs.set_state(state)
+        self._own_pass = None

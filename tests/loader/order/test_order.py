@@ -189,6 +189,19 @@ def test_next_walks_through_one_epoch_after_another(make, users):
             next(loader)
 
 
+def test_next_resumes_at_a_state_that_was_set_in_between(make, users):
+    loader = make(batch_size=100)
+    taken = [users([next(loader)]) for _ in range(3)]
+    state = loader.get_state()
+    following = users([next(loader)])
+    loader.set_state(state)
+    assert users([next(loader)]) == following
+    assert loader.get_state()["batch"] == 4
+    with pytest.raises(LoaderError):
+        loader.set_state(state | {"batch": -1})
+    assert users([next(loader)]) not in [*taken, following], "a refused state ends nothing"
+
+
 def test_close_lets_next_begin_an_epoch(make, users):
     loader = make(batch_size=10, shuffle=False)
     assert users([next(loader), next(loader)]) == list(range(20))
