@@ -222,7 +222,8 @@ class Epochs:
             return left_after(chunks, batches, width=width, batch_size=batch_size)
 
         share, last = share_of(rest_of(chunks, position.legs, left), settings.share)
-        return mix(share, last, mixing.width_of(len(share)), batch_size, position.batch)
+        mixture = mix(share, last, mixing.width_of(len(share)), batch_size, position.batch)
+        return replace(mixture, sliced=mixing.sliced)
 
     def mixing(self) -> int:
         """The number of row groups from which the first batch draws rows."""

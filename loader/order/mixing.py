@@ -36,12 +36,14 @@ class Mixing:
         least_rows: the rows up to which a chunk takes more pieces than that.
         width: the number of chunks that begin together; the fewest in a batch.
         room: the number of chunks that the buffer holds, of up to three windows.
+        sliced: whether a large chunk may come in slices, each shuffled by itself, which is faster.
     """
 
     pieces: int
     least_rows: int
     width: int
     room: int
+    sliced: bool = True
 
     def width_of(self, chunks: int) -> int:
         """The width for a number of chunks, so that those that are open at once fit the buffer."""
@@ -154,7 +156,10 @@ def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> M
     fitting = [w for w in (fewest, wanted) if room.holds(w, rows, count)]
     width = max(1, min(fit // 2, wanted), *fitting)
     # More room changes nothing, and positions would be refused on a machine with other memory.
-    return Mixing(in_chunk, least, width, min(fit, 3 * width))
+    room_used = min(fit, 3 * width)
+    # Slices of few chunks would be few places of the data; small data is mixed as a whole.
+    sliced = total > 2 * _WINDOW_ROWS and count >= room.row_groups
+    return Mixing(in_chunk, least, width, room_used, sliced)
 
 
 @dataclass(frozen=True)
@@ -277,10 +282,12 @@ class Mixture:
     Attributes:
         chunks: the chunks to read by number, in the order in which they begin.
         batches: the batches.
+        sliced: see `Mixing`.
     """
 
     chunks: Mapping[int, Chunk]
     batches: Iterator[Mixed]
+    sliced: bool = True
 
 
 def mix(
