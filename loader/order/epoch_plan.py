@@ -247,7 +247,7 @@ def rows_left(total: int, legs: Sequence[Leg], batch_size: int) -> int:
         300
     """
     for leg in legs:
-        bounds = (Share(leg.workers, rank).bounds(total) for rank in range(leg.workers))
-        rows = leg.batches * batch_size
-        total = sum(max(last - first - rows, 0) for first, last in bounds)
+        fewest, with_one_more = divmod(total, leg.workers)
+        left = fewest - leg.batches * batch_size
+        total = (leg.workers - with_one_more) * max(left, 0) + with_one_more * max(left + 1, 0)
     return total
