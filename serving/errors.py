@@ -70,7 +70,7 @@ _ADVICE = {
         "Check that the server runs at {url} and is ready. By default gRPC is on port 8001, and "
         "HTTP, whose address begins with http://, on port 8000."
     ),
-    "DEADLINE_EXCEEDED": "Raise `timeout`, send fewer rows at once, or see what keeps {url} busy.",
+    "DEADLINE_EXCEEDED": "Raise `timeout`, send fewer rows at once, or see what keeps {url} busy or out of reach.",
     "UNAUTHENTICATED": (
         "Pass the credentials that the server requires in `headers`, in the shell with --header, or "
         "in TRITON_ADMIN_KEY for --shared-memory."

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from exporter.report.ensemble_drawing import EnsembleDrawing
 from exporter.report.latency import Latency, latency_chart
-from workflow.files.store_commands import copy_command
+from workflow.files.store_commands import copy_command, server_path
 from workflow.picture.markup import safe, table
 
 _PACKAGES = (
@@ -85,7 +85,8 @@ def how_to_serve(
         theirs: further flags of `tritonserver`.
         url: the repository, if it is in an object store.
     """
-    local_folder, place, shown = (shlex.quote(text) for text in (folder, url or folder, name))
+    place = server_path(url) if url else folder
+    local_folder, place, shown = map(shlex.quote, (folder, place, name))
     copy = f"{copy_command(url, folder)}\n" if url else ""
     text = (
         f"# on this machine\n{copy}ensemble serve {local_folder} --model {shown}{ours}\n\n"

@@ -6,6 +6,8 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,12 @@ from loader.tfrecords.examples import (
 )
 from workflow.data.dataset import expect_once, local_matches
 from workflow.data.object_stores import expect_local
+from workflow.data.sources import as_path
 from workflow.errors import WorkflowError
 from workflow.expressions.program.safetensors_file import FormatError
 from workflow.files.durable import exclusive, make_folder, replace_file, sync
 from workflow.files.sealed import sealed, unsealed
+from workflow.files.write_errors import write_errors
 from workflow.schema.names import did_you_mean, listed
 from workflow.schema.schema import ColumnSchema, Schema
 from workflow.transform.dataset_run import run_into
@@ -38,7 +42,8 @@ from workflow.transform.parquet_sink import ParquetSink, cut
 # Readers pass over it. It stays after an interruption, so that the next call continues from it.
 _CONVERTED = ".converted"
 _DONE = "done.json"
-_BATCH = 8192  # records that are parsed at once
+# Records are read a part at a time, and parsed as many parts at once, fewer if records are large.
+_PART, _PARTS, _BATCH_BYTES = 256, 32, 64 << 20
 # Records from which features are inferred: of all shards, and of each at least.
 _SAMPLE, _SAMPLE_OF_SHARD = 1000, 20
 _READ_BYTES = 1 << 20
@@ -70,26 +75,29 @@ def convert_tfrecords_to_parquet(
         output_dir: folder to write to; made if missing, and it must not contain parquet.
         features: names and `tf.io.FixedLenFeature` (one value, or lists of one length),
             `tf.io.VarLenFeature`, `tf.io.RaggedFeature` or `tf.io.FixedLenSequenceFeature` (lists, the
-            last without the padding of batches), as for `tf.io.parse_example`. Features that are not
+            last without the padding of batches), as for `tf.io.parse_example`. A
+            `tf.io.SparseFeature` of one dimension becomes two columns of lists, named by its
+            `index_key` and `value_key`, both in the order of the indices. Features that are not
             named are left out. A single value without a default is null in a record that lacks it, and
             one that none of the first records has is an error.
         compression_type: "GZIP", "ZLIB" or "" for none. Default: GZIP where a file begins as one.
-        rows_per_file: rows of a parquet file; the last one of each TFRecord file may have fewer.
+        rows_per_file: rows of a parquet file, which are in memory together; the last one of each
+            TFRecord file may have fewer.
 
     Returns:
         The parquet files, in the order of the rows.
 
     Raises:
-        LoaderError: no files, one that links name twice, files that are damaged, truncated or of
-            other records, features that do not fit, or a folder that holds parquet or is being
-            written to.
+        LoaderError: no files, one that links name twice or that cannot be read, files that are damaged,
+            truncated or of other records, features that do not fit, or a folder that holds parquet,
+            is being written to, or cannot be.
 
     Example:
         >>> convert_tfrecords_to_parquet("clicks/*.tfrecord.gz", "clicks_parquet")  # doctest: +SKIP
         [PosixPath('clicks_parquet/part-00000.parquet'), ...]
     """
     check_counts(rows_per_file=rows_per_file)
-    expect_local(output_dir, LoaderError)
+    folder = _folder(output_dir)
     if compression_type not in (None, "", "GZIP", "ZLIB"):
         raise LoaderError(
             'Expected compression_type as "GZIP", "ZLIB", "" or None. '
@@ -99,12 +107,14 @@ def convert_tfrecords_to_parquet(
     is_complete = features is None
     record_features = _described(features, shards) if features is not None else _inferred(shards)
     parser = Parser(record_features, is_complete)
-    folder = Path(output_dir)
     sink = ParquetSink(folder, rows_per_file, "snappy")
     scratch = folder / _CONVERTED
     try:
-        # Locked to the end, so that a second call finds a finished data set.
-        with exclusive(scratch), run_into(folder) as run:
+        with ExitStack() as held:
+            with write_errors(f"parquet to {folder}"):
+                # Locked to the end, so that a second call finds a finished data set.
+                held.enter_context(exclusive(scratch))
+            run = held.enter_context(run_into(folder))
             converted = [
                 part
                 for number, shard in enumerate(shards)
@@ -121,6 +131,13 @@ def convert_tfrecords_to_parquet(
         raise LoaderError(str(error)) from error
 
 
+def _folder(output_dir: Any) -> Path:
+    try:
+        return as_path(output_dir)
+    except WorkflowError as error:
+        raise LoaderError(str(error)) from None
+
+
 class _Shard:
     """A TFRecord file.
 
@@ -134,9 +151,14 @@ class _Shard:
 
     def __init__(self, path: Path, compression: str | None) -> None:
         self.path = path
-        if compression is None:
+        try:
             with path.open("rb") as file:
                 begin = file.read(3)
+        except OSError as error:
+            raise LoaderError(
+                f"Expected {path} as a file that can be read. Received: {error.strerror}. Check its permissions."
+            ) from error
+        if compression is None:
             # An empty file named .gz is one whose writer was killed.
             is_gzip = begin == _GZIP or (not begin and path.suffix == ".gz")
             compression = "GZIP" if is_gzip else ""
@@ -144,14 +166,13 @@ class _Shard:
 
     def first(self, count: int) -> Iterator[tf.train.Example]:
         """The first records."""
-        for batch in self._batches(count):
-            for number, record in enumerate(batch.numpy().tolist()):
-                try:
-                    example = example_of(record)
-                except FeatureError as error:
-                    raise LoaderError(f"{self.path}, record {number}: {error}") from None
-                yield example
-            return
+        records = (record for part, _ in self._parts() for record in part.numpy().tolist())
+        for number, record in enumerate(islice(records, count)):
+            try:
+                example = example_of(record)
+            except FeatureError as error:
+                raise LoaderError(f"{self.path}, record {number}: {error}") from None
+            yield example
 
     def convert(self, parser: Parser, sink: ParquetSink, folder: Path) -> list[Path]:
         """Write the file's rows as parquet, unless an earlier call has.
@@ -172,11 +193,12 @@ class _Shard:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # no other call can use a part
             raise
-        for path in paths:
-            sync(path)
-        sync(folder)
         names = [path.name for path in paths]
-        replace_file(folder / _DONE, sealed({"facts": facts, "files": names}))
+        with write_errors(f"parquet to {sink.folder}"):
+            for path in paths:
+                sync(path)
+            sync(folder)
+            replace_file(folder / _DONE, sealed({"facts": facts, "files": names}))
         return paths
 
     def _facts(self, parser: Parser, sink: ParquetSink) -> list[Any]:
@@ -197,18 +219,32 @@ class _Shard:
                 raise LoaderError(f"{self.path}, record {record + number}: {error}") from None
             record += len(batch)
 
-    def _batches(self, size: int = _BATCH) -> Iterator[tf.Tensor]:
+    def _batches(self) -> Iterator[tf.Tensor]:
+        parts: list[tf.Tensor] = []
+        waiting = 0
+        for part, nbytes in self._parts():
+            parts.append(part)
+            waiting += nbytes
+            if len(parts) == _PARTS or waiting >= _BATCH_BYTES:
+                yield tf.concat(parts, 0)
+                parts, waiting = [], 0
+        if parts:
+            yield tf.concat(parts, 0)
+
+    def _parts(self) -> Iterator[tuple[tf.Tensor, int]]:
+        """Some records at a time, and their bytes in the file."""
         records = tf.data.TFRecordDataset(str(self.path), self._compression)
         options = tf.data.Options()
         # The end could wait for the thread that tunes, as long as the file took.
         options.autotune.enabled = False
-        nbytes = 0
+        read = 0
         try:
-            for batch in records.batch(size).prefetch(1).with_options(options):
+            for part in records.batch(_PART).prefetch(1).with_options(options):
                 # Each record has its length and two checksums beside it.
-                nbytes += int(tf.reduce_sum(tf.strings.length(batch))) + 16 * len(batch)
-                yield batch
-            _expect_end(self.path, self._compression, nbytes)
+                nbytes = int(tf.reduce_sum(tf.strings.length(part))) + 16 * len(part)
+                read += nbytes
+                yield part, nbytes
+            _expect_end(self.path, self._compression, read)
         except (tf.errors.DataLossError, tf.errors.OutOfRangeError, EOFError, zlib.error) as error:
             raise LoaderError(
                 f"Expected {self.path} as whole TFRecords, "
@@ -295,7 +331,7 @@ def _described(features: Mapping[str, Any], shards: Sequence[_Shard]) -> dict[st
     fields = described(features)
     lacking = {n for n, feature in fields.items() if feature.width == 1 and feature.default is None}
     names: set[str] = set()
-    for record in _first(shards) if lacking else ():
+    for record in _first(shards):  # One at least, since tf.io parses other messages too.
         names |= names_of(record)
         if not (lacking := lacking - names):
             break

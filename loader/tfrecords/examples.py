@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from loader.errors import LoaderError
 # TensorFlow's dtype of a feature, by the protobuf's name of its values, and a column's.
 _DTYPES = {"int64_list": tf.int64, "float_list": tf.float32, "bytes_list": tf.string}
 _NAMES = {tf.int64: "int64", tf.float32: "float32", tf.string: "string"}
-_REMEDY = "Describe the columns in `features`, as tf.io.parse_example takes it."
+_REMEDY = "Describe the columns in `features` as the records have them, for tf.io.parse_example."
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,15 @@ class RecordFeature:
         dtype: tf.int64, tf.float32 or tf.string.
         width: values of a record: 1 for a scalar, None for a list of any length, else its length.
         default: the values of a record that lacks the feature; None for null, in lists for none.
+        index_key: the feature that has the index of each value, by which a record's are sorted.
+        size: what the indices are below.
     """
 
     dtype: tf.DType
     width: int | None = None
     default: tuple[Any, ...] | None = None
+    index_key: str | None = None
+    size: int | None = None
 
     @property
     def is_list(self) -> bool:
@@ -59,35 +64,70 @@ def described(features: Mapping[str, Any]) -> dict[str, RecordFeature]:
     """
     if not isinstance(features, Mapping) or not features:
         raise LoaderError(
-            "Expected features as a dict of names and tf.io.FixedLenFeature, VarLenFeature, RaggedFeature or "
-            f"FixedLenSequenceFeature. Received: {features!r}."
+            "Expected features as a dict of names and tf.io.FixedLenFeature, VarLenFeature, RaggedFeature, "
+            f"FixedLenSequenceFeature or SparseFeature. Received: {features!r}."
         )
-    return {name: _described(name, spec) for name, spec in features.items()}
+    fields: dict[str, RecordFeature] = {}
+    for name, spec in features.items():
+        for key, feature in _described(name, spec).items():
+            if fields.setdefault(key, feature) != feature:
+                raise LoaderError(
+                    f"Expected one description of {key!r}. Received: another one in {name!r}. A SparseFeature "
+                    "has columns of its index_key and value_key: leave them out elsewhere."
+                )
+    return fields
 
 
-def _described(name: str, spec: Any) -> RecordFeature:
-    dtype: Any = tf.as_dtype(spec.dtype) if hasattr(spec, "dtype") else None
-    shape = getattr(spec, "shape", ())
-    is_ragged = isinstance(spec, tf.io.RaggedFeature) and not spec.partitions
-    is_ragged = is_ragged and spec.value_key in (None, name)
-    is_fixed = isinstance(spec, tf.io.FixedLenFeature) and len(tf.TensorShape(shape)) < 2
-    is_fixed = is_fixed and tf.TensorShape(shape).is_fully_defined()
-    # In a batch `tf.io` pads such lists with the default value, which is no value of a record.
-    is_sequence = isinstance(spec, tf.io.FixedLenSequenceFeature) and spec.allow_missing
-    is_sequence = is_sequence and len(tf.TensorShape(shape)) == 0
-    is_list = is_ragged or is_sequence or isinstance(spec, tf.io.VarLenFeature)
-    if dtype not in _NAMES or not (is_list or is_fixed):
+def _described(name: str, spec: Any) -> dict[str, RecordFeature]:
+    """The columns of a feature: two if it is sparse."""
+    is_sparse = isinstance(spec, tf.io.SparseFeature)
+    try:
+        found = _sparse(spec) if is_sparse else _dense(name, spec)
+    except LoaderError:
+        raise
+    except (TypeError, ValueError):  # No dtype, shape or size.
+        found = {}
+    if not found or not all(key and isinstance(key, str) for key in [name, *found]):
+        remedy = " Give its index_key and value_key as VarLenFeature each, which are lists."
         raise LoaderError(
             "Expected a feature as tf.io.FixedLenFeature of at most one dimension, of a known length, "
-            "VarLenFeature, RaggedFeature without partitions, or FixedLenSequenceFeature([], ..., "
-            f"allow_missing=True), of int64, float32 or string. Received: {name!r} as {spec!r}.{_remedy(spec)}"
+            "VarLenFeature, RaggedFeature without partitions and value_key, FixedLenSequenceFeature([], ..., "
+            "allow_missing=True), or SparseFeature of one index_key and its size, of int64, float32 or "
+            f"string, with a name. Received: {name!r} as {spec!r}.{remedy if is_sparse else ''}"
         )
+    return found
+
+
+def _sparse(spec: Any) -> dict[str, RecordFeature]:
+    dtype: Any = tf.as_dtype(spec.dtype)
+    keys, sizes = (x if isinstance(x, list | tuple) else [x] for x in (spec.index_key, spec.size))
+    if dtype not in _NAMES or len(keys) != 1 or len(sizes) != 1 or keys[0] == spec.value_key:
+        return {}
+    return {
+        keys[0]: RecordFeature(tf.int64, index_key=keys[0]),
+        spec.value_key: RecordFeature(dtype, index_key=keys[0], size=operator.index(sizes[0])),
+    }
+
+
+def _dense(name: str, spec: Any) -> dict[str, RecordFeature]:
+    dtype: Any = tf.as_dtype(spec.dtype) if hasattr(spec, "dtype") else None
+    shape = tf.TensorShape(getattr(spec, "shape", ()))
+    is_ragged = isinstance(spec, tf.io.RaggedFeature) and not spec.partitions
+    is_ragged = is_ragged and spec.value_key in (None, name)
+    is_fixed = isinstance(spec, tf.io.FixedLenFeature) and len(shape) < 2
+    is_fixed = is_fixed and shape.is_fully_defined()
+    # In a batch `tf.io` pads such lists with the default value, which is no value of a record.
+    is_sequence = isinstance(spec, tf.io.FixedLenSequenceFeature) and spec.allow_missing
+    is_sequence = is_sequence and len(shape) == 0
+    is_list = is_ragged or is_sequence or isinstance(spec, tf.io.VarLenFeature)
+    if dtype not in _NAMES or not (is_list or is_fixed):
+        return {}
     if not is_fixed:
-        return RecordFeature(dtype)
-    width = int(np.prod(shape, dtype=np.int64))
+        return {name: RecordFeature(dtype)}
+    width = shape.num_elements()
     default = spec.default_value
     if default is None:
-        return RecordFeature(dtype, width)
+        return {name: RecordFeature(dtype, width)}
     try:
         values = tf.reshape(tf.convert_to_tensor(default, dtype), [width]).numpy()
     except (TypeError, ValueError, tf.errors.InvalidArgumentError):
@@ -96,14 +136,7 @@ def _described(name: str, spec: Any) -> RecordFeature:
             f"Received: {default!r:.200}."
         ) from None
     defaults = _values(name, RecordFeature(dtype), values)
-    return RecordFeature(dtype, width, tuple(defaults.to_pylist()))
-
-
-def _remedy(spec: Any) -> str:
-    if not isinstance(spec, tf.io.SparseFeature):
-        return ""
-    keys = [spec.index_key] if isinstance(spec.index_key, str) else spec.index_key
-    return f" Give {', '.join(map(repr, [*keys, spec.value_key]))} as VarLenFeature each, which are lists."
+    return {name: RecordFeature(dtype, width, tuple(defaults.to_pylist()))}
 
 
 def example_of(record: bytes) -> tf.train.Example:
@@ -200,11 +233,24 @@ class Parser:
         offsets = {name: ragged.row_splits.numpy() for name, ragged in parsed.items()}
         if self.is_complete and len(records):
             self._expect_no_others(records, offsets)
+        flat = {name: ragged.flat_values.numpy() for name, ragged in parsed.items()}
+        flat |= {name: flat[name][order] for name, order in self._orders(flat, offsets)}
         columns = {
-            name: _column(name, feature, parsed[name].flat_values.numpy(), offsets[name])
+            name: _column(name, feature, flat[name], offsets[name])
             for name, feature in self.features.items()
         }
         return pl.DataFrame(pl.from_arrow(pa.table(columns)))
+
+    def _orders(
+        self, flat: Mapping[str, Any], offsets: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
+        """The order of the values of each sparse feature, by record and index."""
+        for name, feature in self.features.items():
+            if feature.index_key is None:
+                continue
+            indices, lengths = flat[feature.index_key], np.diff(offsets[name])
+            _expect_indices(name, feature, indices, np.diff(offsets[feature.index_key]), lengths)
+            yield name, np.lexsort((indices, np.repeat(np.arange(len(lengths)), lengths)))
 
     def _expect_no_others(self, records: tf.Tensor, offsets: Mapping[str, Any]) -> None:
         """Compare the number of features of each record with that of those that were parsed."""
@@ -233,6 +279,29 @@ def _listed(features: Mapping[str, RecordFeature]) -> str:
     return f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
 
 
+def _expect_indices(
+    name: str, feature: RecordFeature, indices: Any, counts: Any, lengths: Any
+) -> None:
+    key = feature.index_key
+    remedy = (
+        f"Correct the records, or give {key!r} and {name!r} as VarLenFeature each, which are lists."
+    )
+    unlike = np.flatnonzero(counts != lengths)
+    if unlike.size:
+        raise FeatureError(
+            f"Expected an index in {key!r} for each value of {name!r}. Received: {counts[unlike[0]]} for "
+            f"{lengths[unlike[0]]}. {remedy}"
+        )
+    if feature.size is None:
+        return
+    outside = indices[(indices < 0) | (indices >= feature.size)]
+    if outside.size:
+        raise FeatureError(
+            f"Expected indices of {name!r} below its size, {feature.size}, in {key!r}. Received: "
+            f"{outside[0]}. {remedy}"
+        )
+
+
 def _column(name: str, feature: RecordFeature, flat: Any, offsets: Any) -> pa.Array:
     values = _values(name, feature, flat)
     lengths = np.diff(offsets)
@@ -243,7 +312,8 @@ def _column(name: str, feature: RecordFeature, flat: Any, offsets: Any) -> pa.Ar
         if is_wrong.any():
             wrong = np.flatnonzero(is_wrong)
             raise FeatureError(
-                f"Expected {_counted(feature.width)} of {name!r} a record. Received: {lengths[wrong[0]]}. {_REMEDY}"
+                f"Expected {_counted(feature.width)} of {name!r} a record. Received: {lengths[wrong[0]]}. "
+                "Describe it in `features` as tf.io.VarLenFeature if records differ."
             )
     if feature.default is not None and not lengths.all():
         return _with_defaults(feature, values, lengths)

@@ -9,11 +9,13 @@ import os
 import re
 import shutil
 import subprocess
+import textwrap
 from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import exporter
 import loader
@@ -148,3 +150,22 @@ def test_names_are_defined(path):
         if reduce(lambda value, name: getattr(value, name, None), rest, start) is None:
             lost.append(found)
     assert not lost
+
+
+@pytest.mark.parametrize("has_gpus", [True, False])
+def test_slurms_variables_become_tf_config(has_gpus, monkeypatch):
+    """Those of the third task of `srun -N2 --ntasks-per-node=2` on the hosts h0 and h1, from Slurm 22.05."""
+    slurm = {"PROCID": "2", "STEP_NUM_TASKS": "4", "STEP_NODELIST": "h[0-1]"}
+    for name, value in (slurm | {"STEP_TASKS_PER_NODE": "2(x2)"}).items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("TF_CONFIG", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1" if has_gpus else "")
+    code = re.search(r"^    slurm = (?s:.*?)\n\n", page("training"), re.MULTILINE)[0]
+    if not has_gpus:
+        without = re.search(r"`(SlurmClusterResolver\(gpus.*?\))`", page("training"))[1]
+        code = code.replace("SlurmClusterResolver()", without.replace("=8", "=2"))
+    exec(textwrap.dedent(code), {"tf": tf, "os": os, "json": json})  # noqa: S102 - the guide's
+    config = json.loads(os.environ["TF_CONFIG"])
+    assert config["cluster"] == {"worker": ["h0:8888", "h0:8889", "h1:8888", "h1:8889"]}
+    assert config["task"] == {"type": "worker", "index": 2}
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ("0" if has_gpus else "")

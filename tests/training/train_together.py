@@ -399,6 +399,14 @@ class Death(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Freezing(keras.callbacks.Callback):
+    """Stops all threads of the process in its second epoch: to the others, a host that went off the network."""
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002
+        if epoch == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
 class Hanging(keras.callbacks.Callback):
     """Waits in its second epoch, until a file is there."""
 
@@ -498,6 +506,15 @@ def several_classes():
         metrics=["f1_score"], workers=workers,
     )  # fmt: skip
     return {"samples": report.samples, **report.history}
+
+
+def until_one_freezes(rows, rank):
+    workers = join_workers()
+    data = load(rows, "lists", workers.rank, workers.size)
+    callbacks = [Freezing()] if workers.rank == int(rank) else []
+    return refused(
+        lambda: train(make("lists"), data, epochs=2, callbacks=callbacks, workers=workers)
+    )
 
 
 def until_one_hangs(rows, result_of_first):

@@ -22,7 +22,7 @@ def vocabulary_keys(column: Any) -> Column:
 
     Raises:
         TrainingError: the file is missing, cannot be read, is shorter than `vocabulary_size`, or
-            has a value twice or, for integers, one that is none.
+            has a value twice or, for integers, one that is none; or bytes that are not UTF-8.
 
     Example:
         >>> column = tf.feature_column.categorical_column_with_vocabulary_list("city", ["b", "a"])
@@ -34,7 +34,7 @@ def vocabulary_keys(column: Any) -> Column:
     else:
         values = _values_of_file(column)
     is_integer = column.dtype.is_integer
-    texts = pl.Series([v.decode() if isinstance(v, bytes) else v for v in values], strict=False)
+    texts = pl.Series([_text(column.key, value) for value in values], strict=False)
     keys = texts.cast(pl.Int64 if is_integer else pl.String)
     if (twice := keys.filter(keys.is_duplicated())).len():
         raise TrainingError(
@@ -42,6 +42,16 @@ def vocabulary_keys(column: Any) -> Column:
             f"Received: {twice[0]!r} {keys.eq(twice[0]).sum()} times."
         )
     return to_column(keys, compact_strings=True)
+
+
+def _text(key: str, value: Any) -> Any:
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError as error:
+        raise TrainingError(
+            f"Expected the vocabulary of {key!r} in UTF-8, as the data's strings are. "
+            f"Received: {value!r:.100}. Decode it, such as by value.decode('latin-1')."
+        ) from error
 
 
 def _values_of_file(column: Any) -> list[str | int]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _UNHEALTHY = "The following tasks are unhealthy"
 _CRASHED = "The tasks have crashed"
 _ABORTED = "Collective ops is aborted by"
+_SERVICE = "RPC: /tensorflow.CoordinationService/"
 _LATE = "no answer of all workers in time"
 # Seconds; the service notices a lost worker after ten, and tells all others within this time.
 GRACE = 5.0
@@ -149,6 +150,8 @@ def lost_workers(workers: Workers, message: str) -> str | None:
     tasks = tasks or _TASK.findall(message)
     ranks = [rank for task in tasks if (rank := _rank(workers, *task)) != workers.rank]
     ranks = sorted(set(ranks)) if _UNHEALTHY in message else ranks[:1]
+    if not tasks and _SERVICE in message and workers.rank:
+        ranks = [0]  # the service runs in the first worker
     return ", ".join(workers.name(rank) for rank in ranks) or None
 
 

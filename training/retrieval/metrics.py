@@ -52,7 +52,9 @@ def ranking_metrics(
             "Expected ranked items of the shape (rows, n), and each k from 1 to n. "
             f"Received: the shape {table.shape}, k={k}."
         )
-    item_sets = [_items(row) for row in _listed(relevant)]
+    rows_of_items = _listed(relevant)
+    is_listed = isinstance(rows_of_items, Iterable)
+    item_sets = [_items(row) for row in (rows_of_items if is_listed else [rows_of_items])]
     if len(item_sets) != len(table) or not any(item_sets):
         raise TrainingError(
             f"Expected relevant items for each of {len(table)} rows, at least one in all. Received: "

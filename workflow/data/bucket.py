@@ -27,20 +27,38 @@ _CLIENT = (
     *("root_certificate", "timeout", "user_agent"),
 )
 # The options and variables that are endpoints; the library panics at one that is no URL.
-_ENDPOINT = re.compile("(aws_)?endpoint(_url)?|(google_)?base_url", re.IGNORECASE)
+_ENDPOINT = re.compile(
+    "(aws_)?endpoint(_url)?|(google_)?base_url|azure_(storage_)?endpoint", re.IGNORECASE
+)
+_OF_AZURE = "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"
 _VARIABLES = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gs": ("GOOGLE_BASE_URL",),
+    **dict.fromkeys(("az", "abfs", "abfss"), _OF_AZURE),
 }
 _WEB = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
+# What says nothing to a user in an error of the libraries. A store's own code may be on its second line.
+_NOISE = re.compile(r"<\?xml[^>]*\?>|\n\s*\n.*", re.DOTALL)
 _NO_BUCKET = "no such bucket. Compare its name, and the endpoint and region of storage_options"
 # Reasons in a store's errors, and their remedies.
 _REMEDIES = {
-    r"169\.254\.169\.254|/latest/api/token|metadata\.google": (
+    r"computeMetadata|metadata\.google": (
+        "no credentials. Set GOOGLE_APPLICATION_CREDENTIALS in the environment, or "
+        "google_service_account in storage_options, to the path of a key file"
+    ),
+    "metadata/identity": (
+        "no credentials. Set them in the environment, as AZURE_STORAGE_ACCOUNT_KEY or "
+        "AZURE_STORAGE_SAS_TOKEN, or in storage_options"
+    ),
+    "Account must be specified": (
+        "no account. Set AZURE_STORAGE_ACCOUNT_NAME in the environment, or azure_storage_account_name "
+        "in storage_options; a connection string is not read"
+    ),
+    r"169\.254\.169\.254|/latest/api/token": (
         "no credentials. Set them in the environment, as AWS_ACCESS_KEY_ID and "
         "AWS_SECRET_ACCESS_KEY, or in storage_options"
     ),
-    "NoSuchBucket": _NO_BUCKET,
+    "NoSuchBucket|ContainerNotFound": _NO_BUCKET,
     "builder error": ("an endpoint without TLS. If it is meant, add allow_http to storage_options"),
     "AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|code: 40[13]": (
         "access denied. Compare the credentials, in the environment or storage_options, and what "
@@ -278,12 +296,15 @@ class Bucket:
             WorkflowError: the store cannot be reached, or refuses a request.
         """
         for key in keys:
-            with suppress(FileNotFoundError), _store_errors(f"{self.root}/{key}", "removed"):
+            # S3 does not say that there was none; other stores do.
+            with _store_errors(f"{self.root}/{key}", "removed"), suppress(FileNotFoundError):
                 self._complete(partial(_library().delete, self.store, key))
 
 
 def _state(meta: Any) -> State:
-    return meta["size"], meta["e_tag"]
+    # Azure's lists have it without the quotes that every other answer and a condition have.
+    tag = meta["e_tag"]
+    return meta["size"], tag if tag is None or tag.endswith('"') else f'"{tag}"'
 
 
 @contextmanager
@@ -319,8 +340,8 @@ def store_reason(error: BaseException) -> str:
     """A reason and a remedy, and what the store said."""
     text = str(error)
     remedy = next((advice for part, advice in _REMEDIES.items() if re.search(part, text)), None)
-    message = text.partition("\n")[0].strip().rstrip(".")
-    return message if remedy is None else f"{remedy} ({message:.300})"
+    message = " ".join(_NOISE.sub("", text).split()).rstrip(".")
+    return message if remedy is None else f"{remedy} ({message:.500})"
 
 
 def _library() -> Any:

@@ -18,7 +18,7 @@ from .objects import PARQUET, Listing, ObjectPath, last_name
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/*(.*)", re.DOTALL)
 # What others write for the beginning of a path: Hadoop and Spark, Dask, pyiceberg.
-_OTHERS = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://", "file": ""}
+_OTHERS = {"s3a": "s3://", "s3n": "s3://", "gcs": "gs://", "azure": "az://", "file": ""}
 # A URL as pathlib changes it.
 _COLLAPSED = re.compile(rf"({'|'.join(SCHEMES)}):/+", re.IGNORECASE)
 

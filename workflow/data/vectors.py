@@ -104,6 +104,7 @@ def read_vectors(
     elif ending == ".safetensors":
         named, matrix = _safetensors(Path(table), ids, vector)
     else:
+        _expect_table(table)
         named, matrix = _of_table(table, ids, vector, storage_options)
     where = str(table) if isinstance(table, str | os.PathLike) else "the vectors"
     _expect_matrix(where, matrix)
@@ -164,6 +165,20 @@ def _expect_no_name(vector: str | None) -> None:
         raise WorkflowError(
             f"Expected no vector for one array, which has no tensors with names. Received: {vector!r}. "
             "Leave it out."
+        )
+
+
+def _expect_table(table: Any) -> None:
+    """Refuse vectors as lists, which would be taken for paths, and tensors of other libraries."""
+    has_paths = isinstance(table, list | tuple) and isinstance([*table, ""][0], str | os.PathLike)
+    is_frame = hasattr(table, "columns") or hasattr(table, "__arrow_c_stream__")
+    if (isinstance(table, list | tuple) or hasattr(table, "__array__")) and not (
+        has_paths or is_frame
+    ):
+        raise WorkflowError(
+            "Expected vectors as an array of numpy, files, or a frame or dict with columns of ids and "
+            f"of vectors. Received: {type(table).__name__}. Make an array of them: "
+            'numpy.asarray(vectors, "float32").'
         )
 
 

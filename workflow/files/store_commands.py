@@ -34,12 +34,27 @@ def remove_command(url: str, *, recursive: bool = True) -> str:
     return f"{command}{' --recursive' * recursive} {place}"
 
 
+def server_path(url: str) -> str:
+    """A folder of a store as Triton's `--model-repository` takes it, which has a scheme of its own for Azure.
+
+    Example:
+        >>> server_path("az://shop/models"), server_path("gs://shop/models")
+        ('as://ACCOUNT/shop/models', 'gs://shop/models')
+    """
+    return url if url.partition("://")[0] in _COPY else "as://{}/{}".format(*_of_azure(url))
+
+
 def _command(url: str, commands: dict[str, str], other: str) -> tuple[str, str]:
     """A command, and the place of a URL as it takes it."""
-    scheme, _, place = url.partition("://")
+    scheme = url.partition("://")[0]
     if scheme in commands:
         return commands[scheme], quote(url)
-    bucket, slash, key = place.partition("/")
+    account, place = _of_azure(url)
+    return other, quote(f"https://{account}.blob.core.windows.net/{place}")
+
+
+def _of_azure(url: str) -> tuple[str, str]:
+    """The account, as far as a URL says it, and the container with the key."""
+    bucket, slash, key = url.partition("://")[2].partition("/")
     container, at, host = bucket.partition("@")
-    account = host.partition(".")[0] if at else "ACCOUNT"
-    return other, quote(f"https://{account}.blob.core.windows.net/{container}{slash}{key}")
+    return host.partition(".")[0] if at else "ACCOUNT", f"{container}{slash}{key}"

@@ -35,7 +35,8 @@ class ColumnInspection:
         distinct: the number of different values.
         once: the number of values that occur once.
         is_estimated: whether `distinct`, `once` and all that is derived from counts, `entropy` to
-            `shares`, and `quantiles`, were estimated from a part of the values.
+            `shares`, and `quantiles`, were estimated from a part of the values. The values of
+            `common` are then the most frequent ones of a sample, counted in all rows.
         entropy: entropy of the values in bits; log2(distinct) if all are equally frequent.
         zipf: the exponent s if the value of rank r were drawn with a probability proportional to
             r**-s, by maximum likelihood; 0 if all values are equally frequent. None with fewer than
@@ -96,7 +97,7 @@ class ColumnInspection:
     @property
     def is_unique(self) -> bool:
         """Whether no value occurs twice."""
-        return self.count > 1 and self.distinct == self.count and not self.is_estimated
+        return self.count > 1 and self.once == self.count
 
     def readable(self, number: Number | None) -> str:
         """A number of the column as a short text: grouped digits, a date, or a time in the column's zone.

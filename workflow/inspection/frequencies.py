@@ -70,12 +70,12 @@ def _ranges(distinct: int) -> tuple[Any, Any]:
     return (edges[:-1] + edges[1:] - 1) / 2, np.diff(edges)
 
 
-def cumulative_shares(counts: Counts, part: int = 1) -> tuple[list[int], list[float]]:
+def cumulative_shares(counts: Counts, part: float = 1) -> tuple[list[int], list[float]]:
     """The share of the most frequent values, at ranks that grow by a quarter each.
 
     Args:
         counts: shape (D,), descending.
-        part: the number of values that each counted value stands for.
+        part: the number of values that each counted value stands for, at least 1.
 
     Example:
         >>> cumulative_shares(np.array([2, 1, 1]))
@@ -87,4 +87,4 @@ def cumulative_shares(counts: Counts, part: int = 1) -> tuple[list[int], list[fl
         rank = max(rank + 1, rank * 5 // 4)
     ranks.append(len(counts))
     shares = np.cumsum(counts)[np.array(ranks) - 1] / counts.sum()
-    return [rank * part for rank in ranks], shares.tolist()
+    return [round(rank * part) for rank in ranks], shares.tolist()

@@ -51,6 +51,11 @@ def measure(
     while part > 1 and counts.is_empty():  # of few values a hash may choose none
         part //= 2
         counts = _counts(finite_values, part)
+    common = counts
+    if part > 1:  # the most frequent values may not be in the part, but are in the sample
+        common = _counts(
+            finite_values.filter(_VALUE.is_in(sample["value"].head(max(top, 1)).implode()))
+        )
     return ColumnInspection(
         name=column.name,
         dtype=column.dtype,
@@ -61,7 +66,7 @@ def measure(
         nans=facts["nans"],
         infinities=facts["infinities"],
         count=facts["finite"] + facts["infinities"],
-        **_skew(counts, part, sample, facts["finite"], top),
+        **_skew(counts, part, common, facts["finite"], top),
         is_whole=_is_whole(counts, column),
         formats=_formats(counts if part == 1 else sample, column),
         **{name: facts[name] for name in ("minimum", "maximum", "mean", "std")},
@@ -149,25 +154,23 @@ def _collect(query: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _skew(
-    counts: pl.DataFrame, part: int, sample: pl.DataFrame, values: int, top: int
+    counts: pl.DataFrame, part: int, common: pl.DataFrame, values: int, top: int
 ) -> dict[str, Any]:
     estimated, number = part > 1, counts["count"].to_numpy()
-    ranks, shares = cumulative_shares(number, part) if len(number) else ([], [])
-    common = counts.head(top)
+    repeated = max(int((number > 1).sum()) * part, int((common["count"] > 1).sum()))
+    # An estimate may exceed the number of values, where few are equal.
+    distinct = min(len(number) * part, values) if repeated else values
+    stands_for = distinct / max(len(number), 1)
+    ranks, shares = cumulative_shares(number, stands_for) if len(number) else ([], [])
     if estimated:
-        # The most frequent values may not be in the part, but are in the sample.
-        sample_rows = int(sample["count"].sum())
-        common = sample.head(top).with_columns(pl.col("count") * values // sample_rows)
-        first = int(sample["count"][0]) / sample_rows
-        ranks, shares = _with_first([min(rank, values) for rank in ranks], shares, first)
+        ranks, shares = _with_first(ranks, shares, int(common["count"][0]) / values)
     return {
-        # An estimate may exceed the number of values, where few or none are equal.
-        "distinct": min(len(number) * part, values),
-        "once": min(int((number == 1).sum()) * part, values),
+        "distinct": distinct,
+        "once": max(distinct - repeated, 0),
         "is_estimated": estimated,
         "entropy": min(entropy(number) + np.log2(part), np.log2(values)) if len(number) else 0.0,
         "zipf": zipf_exponent(number),
-        "common": [list(row) for row in common.iter_rows()],
+        "common": [list(row) for row in common.head(top).iter_rows()],
         "ranks": ranks,
         "shares": shares,
     }

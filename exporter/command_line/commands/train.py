@@ -199,13 +199,11 @@ def train(
 
     Example: `ensemble train train --validation valid --model dcn --epochs 9 --patience 2
     --checkpoint run`
+
+    Processes with TF_CONFIG train together, each on its share of the rows and on its GPU, in batches
+    of --batch-size rows each. The first one saves, to --output and --checkpoint.
     """
-    if output.suffix not in ("", ".keras"):
-        raise CommandError(
-            "Expected an output that ends with .keras, or a folder for a SavedModel. "
-            f"Received: {output}."
-        )
-    expect_place(output)
+    _expect_output(output)
     if patience and not validation:
         raise CommandError(
             f"Expected --validation, whose loss --patience compares. Received: --patience {patience}."
@@ -218,10 +216,13 @@ def train(
     import keras  # noqa: PLC0415 - so that help is shown at once
 
     from loader import KerasSequenceLoader  # noqa: PLC0415
+    from training import join_workers, whole_tables  # noqa: PLC0415
     from training import train as fit_model  # noqa: PLC0415
     from workflow import Workflow  # noqa: PLC0415
 
     fitted = Workflow.load(workflow)
+    workers = join_workers()
+    is_first = workers.rank == 0
     chosen = make_optimizer(optimizer, learning_rate)
     keras.utils.set_random_seed(seed)
     labels = label or [c.name for c in fitted.output_schema.columns if "target" in c.tags]
@@ -238,7 +239,7 @@ def train(
     network = described.make(fitted, labels)
     expect_savable(network, output)
     start = _begin_with(warm_start, warm_start_workflow, network, fitted)
-    if start is not None and not as_json:
+    if start is not None and is_first and not as_json:
         typer.echo(folded(str(start)))
     further: dict[str, Any] = {"on_bad_files": on_bad_files}
     if sequence:  # bst takes it as one tensor
@@ -258,6 +259,8 @@ def train(
             buffer_size=buffer_size,
             parts_per_chunk=parts_per_chunk,
             drop_last=drop_last and paths is data,
+            global_size=workers.size if paths is data else 1,
+            global_rank=workers.rank if paths is data else 0,
             decode_timeout=decode_timeout,
             device=device,
             storage_options=connection,
@@ -281,21 +284,34 @@ def train(
         steps_per_execution=steps_per_execution,
         patience=patience,
         checkpoint=checkpoint,
-        tensorboard=tensorboard,
+        tensorboard=tensorboard if is_first else None,
         validate_ids=validate_ids,
-        verbose=not as_json,
+        verbose=is_first and not as_json,
+        workers=workers,
     )
-    save_network(network, output)
+    with whole_tables(network):
+        if is_first:
+            save_network(network, output)
     answer(
         as_json,
-        f"{report}\n{output}: the network",
-        network=output,
+        f"{report}\n{output}: the network" if is_first else str(report),
+        network=output if is_first else None,
         samples=report.samples,
         seconds=report.seconds,
         history=report.history,
         loss_curve=report.loss_curve,
         **({} if start is None else {"warm_start": vars(start)}),
     )
+
+
+def _expect_output(output: Path) -> None:
+    """Check that a network can be written there."""
+    if output.suffix not in ("", ".keras"):
+        raise CommandError(
+            "Expected an output that ends with .keras, or a folder for a SavedModel. "
+            f"Received: {output}."
+        )
+    expect_place(output)
 
 
 def _expect_both(network: Path | None, workflow: Path | None) -> None:

@@ -118,6 +118,13 @@ def test_commands_take_any_path():
     assert "--model-repository=&#x27;mes modèles; rm -rf&#x27; " in commands
 
 
+def test_triton_is_told_a_path_of_azure_as_it_takes_it():
+    commands = how_to_serve(
+        "movies", "models", "", url="abfss://shop@account.dfs.core.windows.net/m"
+    )
+    assert "--model-repository=as://account/shop/m " in commands
+
+
 def test_a_notebook_shows_a_part_of_a_page(export):
     part = export()._repr_html_()
     assert part.startswith("<div")

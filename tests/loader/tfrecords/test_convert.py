@@ -70,6 +70,10 @@ def records(start, stop):
     return [record(row) for row in rows(start, stop)]
 
 
+LISTS = tf.train.FeatureLists(
+    feature_list={"a": tf.train.FeatureList(feature=[tf.train.Feature()])}
+)
+SEQUENCE = tf.train.SequenceExample(feature_lists=LISTS).SerializeToString()
 PARTS = {"a": (0, 50), "b": (50, 80)}
 
 
@@ -187,6 +191,82 @@ def test_sequences_are_those_of_tensorflow_without_its_padding(tmp_path, target)
     files = convert_tfrecords_to_parquet(write(tmp_path / "a", records), target, features)
     padded = tf.io.parse_example(records, features)["a"].numpy().tolist()
     assert read(files)["a"].to_list() == [[n for n in row if n != -1] for row in padded]
+
+
+SPARSE = {"v": tf.io.SparseFeature("at", "weight", tf.float32, 40)}
+
+
+def test_a_sparse_feature_is_tensorflows_as_lists_of_indices_and_values(tmp_path, target):
+    """Two that share their indices, and one whose key and size are lists, as for several dimensions."""
+    rng = np.random.default_rng(7)
+    records = []
+    for count in rng.integers(0, 6, 300):
+        values = {"other": 1}
+        if count:
+            values["at"] = rng.permutation(40)[:count].tolist()
+            values["weight"] = rng.random(count).astype(np.float32).tolist()
+            values["word"] = [b"w%d" % n for n in rng.integers(0, 99, count)]
+        elif rng.random() < 0.5:
+            values |= {"at": None, "weight": None}
+        records.append(example(**values))
+    features = SPARSE | {"w": tf.io.SparseFeature(["at"], "word", tf.string, [50])}
+    shards = [
+        write(tmp_path / "a", records[:100]),
+        write(tmp_path / "b", [example(other=1)]),  # all of its records lack the feature
+        write(tmp_path / "c", records[100:], "GZIP"),
+    ]
+    found = read(convert_tfrecords_to_parquet(shards, target, features))
+    expected = tf.io.parse_example([*records[:100], example(other=1), *records[100:]], features)
+    rows = np.repeat(np.arange(301), found["at"].list.len())
+    for name, column in {"v": "weight", "w": "word"}.items():
+        indices = np.stack([rows, found["at"].explode(empty_as_null=False)], 1)
+        np.testing.assert_array_equal(indices, expected[name].indices)
+        values = found[column].explode(empty_as_null=False).to_list()
+        theirs = expected[name].values.numpy().tolist()
+        assert values == [v.decode() if isinstance(v, bytes) else v for v in theirs]
+    assert found.columns == ["at", "weight", "word"]
+
+
+def test_values_of_one_index_keep_their_order(tmp_path, target):
+    """TensorFlow's order of them depends on the batch."""
+    path = write(tmp_path / "a", [example(at=[3, 1] * 20, weight=[*map(float, range(40))])])
+    found = read(convert_tfrecords_to_parquet(path, target, SPARSE))
+    assert found["at"].to_list() == [[1] * 20 + [3] * 20]
+    assert found["weight"].to_list() == [[*range(1, 40, 2), *range(0, 40, 2)]]
+
+
+@pytest.mark.parametrize(
+    ("records", "text"),
+    [
+        ([example(at=[39, 40], weight=[1.0, 2.0])], "'weight' below its size, 40.*Received: 40"),
+        ([example(at=-1, weight=1.0)], "below its size.*Received: -1"),
+        ([example(at=1)], "'at' for each value of 'weight'. Received: 1 for 0"),
+        ([example(weight=[1.0, 2.0])], "Received: 0 for 2.*as VarLenFeature each"),
+        # TensorFlow gives a value of the second record to the first.
+        ([example(at=[1, 2], weight=1.0), example(at=1, weight=[1.0, 2.0])], "Received: 2 for 1"),
+        ([example(at=1, weight=1)], "'?weight.*types don't match"),
+    ],
+)
+def test_a_record_that_is_no_sparse_vector_is_named(tmp_path, target, records, text):
+    path = write(tmp_path / "a", [*[example(at=5, weight=1.0)] * 9, *records])
+    with pytest.raises(LoaderError, match=f"a, record 9: .*{text}"):
+        convert_tfrecords_to_parquet(path, target, SPARSE)
+
+
+def test_large_records_are_parsed_a_few_at_a_time(tmp_path, target, monkeypatch):
+    """8,192 at a time needed more memory than a machine has."""
+    path = write(tmp_path / "a", (example(user=n, text=b"x" * 200_000) for n in range(600)))
+    parse, sizes = tf.io.parse_example, []
+
+    def counting(records, features):
+        sizes.append(sum(map(len, records.numpy())))
+        return parse(records, features)
+
+    monkeypatch.setattr(tf.io, "parse_example", counting)
+    features = {"user": tf.io.FixedLenFeature([], tf.int64)}
+    files = convert_tfrecords_to_parquet(path, target, features)
+    assert read(files)["user"].to_list() == [*range(600)]
+    assert max(sizes) < 110_000_000 < sum(sizes)
 
 
 @pytest.mark.parametrize(
@@ -331,6 +411,9 @@ def test_a_changed_byte_is_refused(tmp_path, target):
         (lambda _: {"rows_per_file": 0}, "rows_per_file"),
         (lambda _: {"features": {}}, "features as a dict"),
         (lambda _: {"output_dir": "s3://bucket/out"}, "path of this machine.*s3://bucket/out"),
+        (lambda _: {"output_dir": None}, "path of a folder. Received: None"),
+        (lambda _: {"output_dir": ""}, "path of a folder. Received: ''"),
+        (lambda f: {"output_dir": f / "a"}, "write parquet to .*a. .*A file is there"),
         (lambda _: {"features": {"a": tf.io.FixedLenFeature([2, 2], tf.int64)}}, "one dimension"),
         (
             lambda _: {"features": {"a": tf.io.FixedLenSequenceFeature([], tf.int64)}},
@@ -341,8 +424,25 @@ def test_a_changed_byte_is_refused(tmp_path, target):
             r"'a' as FixedLenSequenceFeature\(shape=\[2\]",
         ),
         (
-            lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, 3)}},
-            "'a' as Sparse.* Give 'i', 'v' as VarLenFeature each",
+            lambda _: {"features": {"a": tf.io.SparseFeature(["i", "j"], "v", tf.int64, [3, 4])}},
+            "'a' as Sparse.* Give its index_key and value_key as VarLenFeature each",
+        ),
+        (lambda _: {"features": {"a": tf.io.SparseFeature("i", "v", tf.int64, None)}}, "its size"),
+        (
+            lambda _: {"features": {"a": tf.io.SparseFeature("i", "i", tf.int64, 3)}},
+            "'a' as Sparse",
+        ),
+        (
+            lambda _: {"features": SPARSE | {"at": tf.io.VarLenFeature(tf.int64)}},
+            "one description of 'at'. Received: another one in 'at'. A SparseFeature has columns",
+        ),
+        (lambda _: {"features": {"a": tf.io.FixedLenFeature(None, tf.int64)}}, "a known length"),
+        (lambda _: {"features": {"a": tf.io.FixedLenFeature([-1], tf.int64)}}, "a known length"),
+        (lambda _: {"features": {"a": tf.io.VarLenFeature("text")}}, "'a' as VarLenFeature"),
+        (lambda _: {"features": {b"a": tf.io.VarLenFeature(tf.int64)}}, "with a name.*b'a' as"),
+        (
+            lambda _: {"features": {"b": tf.io.RaggedFeature(tf.int64, value_key="a")}},
+            "RaggedFeature without partitions and value_key",
         ),
         (lambda f: {"filenames": write(f / "b", [example()])}, "b: .*none that has any"),
         (
@@ -354,19 +454,13 @@ def test_a_changed_byte_is_refused(tmp_path, target):
             "'a' as float_list and",
         ),
         (
+            lambda f: {"filenames": write(f / "b", [SEQUENCE])},
+            "b, record 0: .*SequenceExample",
+        ),
+        (
             lambda f: {
-                "filenames": write(
-                    f / "b",
-                    [
-                        tf.train.SequenceExample(
-                            feature_lists=tf.train.FeatureLists(
-                                feature_list={
-                                    "a": tf.train.FeatureList(feature=[tf.train.Feature()])
-                                }
-                            )
-                        ).SerializeToString()
-                    ],
-                )
+                "filenames": write(f / "b", [SEQUENCE]),
+                "features": {"a": tf.io.VarLenFeature(tf.int64)},
             },
             "b, record 0: .*SequenceExample",
         ),
@@ -376,6 +470,17 @@ def test_bad_arguments_are_refused(tmp_path, target, make, text):
     arguments = {"filenames": write(tmp_path / "a", [example(a=1)]), "output_dir": target}
     with pytest.raises(LoaderError, match=text):
         convert_tfrecords_to_parquet(**arguments | make(tmp_path))
+
+
+def test_a_file_that_this_user_may_not_read_is_named(tmp_path, target, monkeypatch):
+    path = write(tmp_path / "a", [example(a=1)])
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(path), "open", refuse)
+    with pytest.raises(LoaderError, match=f"{path}.*Received: Permission denied. Check its perm"):
+        convert_tfrecords_to_parquet(path, target, compression_type="")
 
 
 @pytest.mark.usefixtures("shards")

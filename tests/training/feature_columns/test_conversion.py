@@ -435,6 +435,7 @@ def test_lists_are_looked_up_element_by_element():
             listed("city", ["b"], num_oov_buckets=2)._replace(default_value=0),
             "num_oov_buckets or default_value for 'city'.*num_oov_buckets=2 and default_value=0",
         ),
+        (listed("city", [b"b", b"\xff"]), r"'city' in UTF-8.*Received: b'\\xff'"),
         (listed("city", ["b"], default_value=7), "default_value from -1 to 0 for 'city'"),
     ],
 )

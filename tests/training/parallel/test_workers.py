@@ -250,6 +250,18 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_worker_out_of_reach_is_named_by_the_other(rows, tmp_path, frozen):
+    """The service that asks who lives runs in the first one, so that the second one hears nothing of it."""
+    workers = start(2, tmp_path, program.until_one_freezes, rows, frozen)
+    workers[1 - frozen].join(200)
+    workers[frozen].kill()
+    error = json.loads((tmp_path / str(1 - frozen)).read_text())["found"]
+    name = f"worker {frozen} (localhost:"
+    assert f"Expected all 2 workers to train until the end. Received: {name}" in error
+
+
+@pytest.mark.long
 def test_a_worker_that_is_started_again_alone_ends_in_time(tmp_path):
     """Its place is that of the one that died, as long as the others run."""
     first, second = start(2, tmp_path, program.started_again)

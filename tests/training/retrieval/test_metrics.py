@@ -70,6 +70,7 @@ def test_rows_without_a_relevant_item_do_not_count():
         ([[1, 2]], [[]], [1], "1 rows with 0 items"),
         ([["a", "b"]], ["ab"], [1], r"of one item as \[item\]. Received: 'ab'"),
         ([[1, 2]], [1], [1], r"of one item as \[item\]. Received: 1"),
+        ([[1, 2]], None, [1], r"of one item as \[item\]. Received: None"),
         (
             [[1, 2]],
             [["2"]],

@@ -259,6 +259,7 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(link, now):
         ("s3://unknown/raw", {}, "no such bucket. Compare its name"),
         ("hdfs://host/raw", {}, "Expected a local path, or one of s3://BUCKET/KEY, gs://"),
         ("s3a://shop/raw", {}, "Received: 's3a://shop/raw'. Write s3://shop/raw."),
+        ("azure://shop/raw", {}, "Received: 'azure://shop/raw'. Write az://shop/raw."),
         ("file:///tmp/raw", {}, "Received: 'file:///tmp/raw'. Write /tmp/raw."),
         ("s3://", {}, "Received: 's3://'"),
         (Path("s3://ratings/raw"), {}, "as text, such as 's3://bucket/key'. .*pathlib removes"),
@@ -297,6 +298,8 @@ def test_an_error_says_how_to_connect(link, path, change, message):
         ("s3://ratings/raw", "AWS_ENDPOINT"),
         ("s3://ratings/raw", "endpoint"),
         ("gs://ratings/raw", "google_base_url"),
+        ("az://ratings/raw", "azure_storage_endpoint"),
+        ("abfss://ratings/raw", "azure_endpoint"),
     ],
 )
 def test_an_endpoint_that_is_no_url_is_named(url, key, endpoint):
@@ -314,6 +317,8 @@ def test_an_endpoint_that_is_no_url_is_named(url, key, endpoint):
         ("s3://ratings/raw", "AWS_ENDPOINT_URL_S3"),
         ("s3://ratings/raw", "AWS_ENDPOINT"),
         ("gs://ratings/raw", "GOOGLE_BASE_URL"),
+        ("az://ratings/raw", "AZURE_STORAGE_ENDPOINT"),
+        ("abfss://ratings/raw", "AZURE_ENDPOINT"),
     ],
 )
 def test_a_variable_with_an_endpoint_that_is_no_url_is_named(url, variable, endpoint, monkeypatch):

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from workflow.files.store_commands import copy_command, remove_command
+from workflow.files.store_commands import copy_command, remove_command, server_path
 
 AZURE = "https://ACCOUNT.blob.core.windows.net"
 
@@ -42,3 +42,16 @@ def test_stores_whose_tools_take_the_path(url, copy, remove):
 def test_azures_tool_takes_the_address_of_the_account(url, address):
     assert shlex.split(copy_command(url, "models")) == ["azcopy", "sync", address, "models"]
     assert shlex.split(remove_command(url)) == ["azcopy", "remove", "--recursive", address]
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("s3://b/a dir", "s3://b/a dir"),
+        ("gs://b/models", "gs://b/models"),
+        ("az://b/models", "as://ACCOUNT/b/models"),
+        ("abfss://b@shop.dfs.core.windows.net/models", "as://shop/b/models"),
+    ],
+)
+def test_a_server_has_a_scheme_of_its_own_for_azure(url, path):
+    assert server_path(url) == path

@@ -217,6 +217,25 @@ def test_a_seed_decides_everything(inspection, tmp_path):
     assert not first["userId"].equals(generated("c.parquet", 4, 131_072)["userId"])
 
 
+def test_every_seed_makes_other_rows(inspection, tmp_path):
+    """Also times in milliseconds, and those that differ in high bits alone."""
+    seeds = (0, 1, 2**28, 2**32, 1_764_460_800_000, 2**64, np.uint64(2**63))
+    made = [
+        pl.read_parquet(generate_dataset(inspection, 500, tmp_path / "a.parquet", seed))
+        for seed in seeds
+    ]
+    for name in ("userId", "code", "price", "tags"):
+        assert len({str(rows[name].to_list()) for rows in made}) == len(seeds)
+
+
+def test_ids_that_were_estimated_to_be_unique_stay_so(tmp_path):
+    ids = np.random.default_rng(1).permutation(60_000) * 7
+    found = inspect_dataset({"id": ids}, most_values=5_000)
+    for rows in (20_000, 60_000, 90_000):
+        made = pl.read_parquet(generate_dataset(found, rows, tmp_path / "a.parquet"))
+        assert made["id"].n_unique() == rows
+
+
 def test_more_rows_keep_shares_and_unique_columns_unique(inspection, rows, tmp_path):
     path = generate_dataset(inspection, 3 * ROWS, tmp_path / "a.parquet", row_group_size=7_000)
     made = pl.read_parquet(path, columns=["orderId", "userId", "wide"])

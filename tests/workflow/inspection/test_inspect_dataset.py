@@ -161,6 +161,30 @@ def test_more_different_values_than_are_counted_are_estimated():
     assert "~" in str(inspect_dataset({"id": ids}, most_values=5_000))
 
 
+def test_ids_that_never_repeat_are_estimated_to_occur_once_each():
+    """The counts of a sample, multiplied, made each of them one of many equal ones."""
+    ids = np.random.default_rng(1).permutation(600_000) * 7
+    found = inspect_dataset({"id": ids}, most_values=50_000)["id"]
+    assert found.is_estimated
+    assert (found.count, found.distinct, found.once) == (600_000,) * 3
+    assert [count for _, count in found.common] == [1] * 20
+    assert found.commonest == 1 / 600_000
+    assert found.is_unique
+    repeated = inspect_dataset({"id": [*ids, *ids[:60_000]]}, most_values=50_000)["id"]
+    assert not repeated.is_unique
+    assert repeated.once == pytest.approx(540_000, rel=0.02)
+
+
+def test_the_most_frequent_of_many_values_are_counted_in_all_rows():
+    ids = np.random.default_rng(2).zipf(1.3, 1_000_000)
+    values, counts = np.unique(ids, return_counts=True)
+    exact = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    found = inspect_dataset({"id": ids}, most_values=5_000)["id"]
+    assert found.is_estimated
+    assert found.common == [[value, exact[value]] for value, _ in found.common]
+    assert found.commonest == counts.max() / 1_000_000
+
+
 @pytest.mark.parametrize(
     "values", [range(6), [0.5, None, float("nan"), 2.0], ["a", "b"], [[1, 2], [3]]]
 )

@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
 import keras
+import numpy as np
 import polars as pl
 import pytest
 from ensemble_command import PROGRAM
@@ -212,6 +214,47 @@ def test_a_run_that_is_followed_stopped_and_resumed(folder):
 
     text = done(f"train --batch-size 500 --epochs 3 {options}")
     assert [line.split()[0] for line in text.splitlines()[:2]] == ["epoch", "3/3"]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("shard", ["", "--model-option shard=row"])
+def test_processes_with_tf_config_train_together(shard):
+    """As one process with twice the batch, whose rows are the first one's and then the second's."""
+    words = f"train --no-shuffle --epochs 2 --optimizer sgd --hidden 8 --json {shard}".split()
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(2)]
+        addresses = [f"localhost:{server.getsockname()[1]}" for server in servers]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, "train", *words, "--batch-size", "500"],
+            env=os.environ
+            | {
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "TF_CONFIG": json.dumps(
+                    {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+                ),
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    first, second = (json.loads(process.communicate(timeout=200)[0]) for process in processes)
+    assert [first.pop("network"), second.pop("network")] == ["model.keras", None]
+    assert [first["samples"], second["samples"]] == [4_000, 4_000]  # half of the rows, twice
+    assert first["history"] == second["history"]
+    together = trained("model.keras")
+    rows = pl.read_parquet("train/*.parquet")
+    parts = [half.iter_slices(500) for half in (rows[:2_000], rows[2_000:])]
+    pl.concat(part for pair in zip(*parts, strict=True) for part in pair).write_parquet(
+        "joint.parquet"
+    )
+    done(f"joint.parquet {' '.join(words[1:])} --batch-size 1000 --output alone.keras")
+    for own, expected in zip(
+        together.get_weights(), trained("alone.keras").get_weights(), strict=True
+    ):
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.usefixtures("folder")
