@@ -28,7 +28,7 @@ def test_seed_fn_is_asked_once_an_epoch(make, users):
 
 
 def test_a_state_without_a_seed_is_shuffled_by_the_own_seed(make, users):
-    """That of a loader with `seed_fn` between two epochs."""
+    """A loader with `seed_fn` writes one between two epochs."""
     before = make(seed=None, seed_fn=lambda: 3)
     users(before)
     own, twice = make(seed=5), make(seed=5)
