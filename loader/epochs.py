@@ -30,7 +30,15 @@ from loader.order.epoch_plan import (
     share_of,
     take_rows,
 )
-from loader.order.mixing import Mixing, Mixture, left_after, mix, most_chunk_rows, row_groups_in
+from loader.order.mixing import (
+    ORDER,
+    Mixing,
+    Mixture,
+    left_after,
+    mix,
+    most_chunk_rows,
+    row_groups_in,
+)
 from loader.order.position import Pass, Position, Progress, Trail, read_state, write_state
 
 # The fewest rows that justify a read.
@@ -214,10 +222,11 @@ class Epochs:
             return left_after(chunks, batches, width=width, batch_size=batch_size)
 
         share, last = share_of(rest_of(chunks, position.legs, left), settings.share)
-        return mix(share, last, mixing.width_of(len(share)), batch_size, position.batch)
+        mixture = mix(share, last, mixing.width_of(len(share)), batch_size, position.batch)
+        return replace(mixture, sliced=mixing.sliced)
 
     def mixing(self) -> int:
-        """The number of row groups from which the first batch draws rows; later ones draw from more."""
+        """The number of row groups from which the first batch draws rows."""
         if not self.settings.shuffle:
             return 1
         mixture = self._mixture(Position(0, 0, self._seed))
@@ -285,9 +294,11 @@ class Epochs:
         return Position(epoch, 0, None if self.settings.seed_fn is not None else self._seed)
 
     def _with_seed(self, position: Position) -> Position:
-        if position.seed is not None or self.settings.seed_fn is None:
+        if position.seed is not None:
             return position
-        return replace(position, seed=call_seed_fn(self.settings.seed_fn))
+        # A state that was saved by a loader with `seed_fn` may have none.
+        seed_fn = self.settings.seed_fn
+        return replace(position, seed=self._seed if seed_fn is None else call_seed_fn(seed_fn))
 
     @functools.cached_property
     def order(self) -> int:
@@ -300,7 +311,7 @@ class Epochs:
             [piece.rows for piece in self._pieces],
             [settings.batch_size, settings.shuffle],
             # The order of the files does not depend on the memory.
-            (*astuple(mixing), chunk_rows) if settings.shuffle else (),
+            (ORDER, *astuple(mixing), chunk_rows) if settings.shuffle else (),
             self._source.order_by,
         ]
         return zlib.crc32(json.dumps(facts).encode())

@@ -74,8 +74,8 @@ class LoaderMethods(metaclass=OwnNames):
     def __next__(self) -> Any:
         """The next batch of the loader's own pass, for `next(loader)`.
 
-        The first call begins an epoch, as does the first after `close()` and after an epoch's end,
-        which raises `StopIteration`. Iterators from `iter(loader)` are independent of it.
+        The first call begins an epoch, as does the first after `close()`, `set_state` and an epoch's
+        end, which raises `StopIteration`. Iterators from `iter(loader)` are independent of it.
 
         Example:
             >>> x, y = next(train)  # doctest: +SKIP
@@ -130,8 +130,8 @@ class LoaderMethods(metaclass=OwnNames):
     def mixing(self) -> int:
         """The number of row groups from which a batch draws rows; 1 without `shuffle`.
 
-        It is that of an epoch's first batch, which draws from the fewest. Row groups that have few
-        rows for each batch may give none to some.
+        It is that of an epoch's first batch, which draws from the fewest if row groups have equal
+        sizes. Row groups that have few rows for each batch may give none to some.
 
         Example:
             >>> train.mixing()  # doctest: +SKIP
@@ -190,3 +190,4 @@ class LoaderMethods(metaclass=OwnNames):
             LoaderError: a state of other data or other settings.
         """
         self._epochs.set_state(state)
+        self._own_pass = None

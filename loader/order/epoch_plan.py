@@ -9,6 +9,7 @@ workers.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -125,12 +126,14 @@ def epoch_chunks(
         seed: seed and epoch number, or None for the order of the files.
         least_rows: the rows up to which a chunk takes more pieces than that.
         spread: how many pieces that follow one another in the epoch stem from equal parts of the
-            data, one from each.
+            data, one from each, and from as many row groups as possible.
     """
     order = list(pieces)
     if seed is not None:
         random = np.random.default_rng([*seed, 0])
-        order = [order[index] for index in _random_order(len(order), spread, random)]
+        row_groups = itertools.groupby(order, lambda piece: (piece.path, piece.row_group))
+        counts = [len(list(group)) for _, group in row_groups]
+        order = [order[index] for index in _order_of_pieces(counts, spread, random)]
     chunks: list[Chunk] = []
     current: list[Piece] = []
     rows = 0
@@ -142,6 +145,28 @@ def epoch_chunks(
         current.append(piece)
         rows += piece.rows
     return [*chunks, Chunk(tuple(current))]
+
+
+def _order_of_pieces(
+    counts: Sequence[int], spread: int, random: np.random.Generator
+) -> npt.NDArray[np.intp]:
+    """The numbers of all pieces in a random order in which the row groups take turns.
+
+    Args:
+        counts: the number of pieces of each row group.
+        spread: how many in a row come from all parts of the data.
+        random: draws the order.
+    """
+    groups = len(counts)
+    places = np.argsort(_random_order(groups, spread, random))
+    again = -(-spread // groups)
+    turns = [
+        (np.argsort(_random_order(count, again, random)) + (place + 0.5) / groups) / count
+        if count > 1
+        else [(place + 0.5) / groups]
+        for count, place in zip(counts, places, strict=True)
+    ]
+    return np.argsort(np.concatenate(turns), kind="stable")
 
 
 def _random_order(count: int, spread: int, random: np.random.Generator) -> npt.NDArray[np.intp]:
@@ -182,10 +207,14 @@ def share_of(chunks: Sequence[Chunk], share: Share) -> tuple[list[Chunk], Chunk 
     own_chunks = take_rows(chunks, first, last)
     if last - first == share.rows(total):
         return own_chunks, None
-    again = (own_chunks or chunks)[0].pieces[0]
+    again = (own_chunks or chunks)[0]
     # Ranks that share the chunk repeat different rows of it.
-    start = again.start + share.rank % again.rows
-    return own_chunks, Chunk((replace(again, start=start, rows=1),))
+    row = share.rank % again.rows
+    ends = list(itertools.accumulate(piece.rows for piece in again.pieces))
+    number = bisect.bisect_right(ends, row)
+    piece = again.pieces[number]
+    start = piece.start + piece.rows - (ends[number] - row)
+    return own_chunks, Chunk((replace(piece, start=start, rows=1),))
 
 
 def rest_of(
@@ -218,7 +247,7 @@ def rows_left(total: int, legs: Sequence[Leg], batch_size: int) -> int:
         300
     """
     for leg in legs:
-        bounds = (Share(leg.workers, rank).bounds(total) for rank in range(leg.workers))
-        rows = leg.batches * batch_size
-        total = sum(max(last - first - rows, 0) for first, last in bounds)
+        fewest, with_one_more = divmod(total, leg.workers)
+        left = fewest - leg.batches * batch_size
+        total = (leg.workers - with_one_more) * max(left, 0) + with_one_more * max(left + 1, 0)
     return total

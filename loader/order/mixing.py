@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 
 from loader.order.epoch_plan import Chunk, Piece
 
+# The number of this way of mixing, for positions: another way deals other batches.
+ORDER = 2
 # The fewest rows of a chunk: smaller row groups are shuffled together.
 _LEAST_ROWS = 16_384
 # The fewest rows of the chunks in a batch, which costs less than a tenth of a second at the start.
@@ -34,20 +36,29 @@ class Mixing:
         least_rows: the rows up to which a chunk takes more pieces than that.
         width: the number of chunks that begin together; the fewest in a batch.
         room: the number of chunks that the buffer holds, of up to three windows.
+        sliced: whether a large chunk may come in slices, each shuffled by itself, which is faster.
     """
 
     pieces: int
     least_rows: int
     width: int
     room: int
+    sliced: bool = True
 
     def width_of(self, chunks: int) -> int:
         """The width for a number of chunks, so that those that are open at once fit the buffer."""
         width = self.width
-        # The last chunks begin before the first ones end: all are open at once.
-        while width > 1 and 2 * width <= chunks < 3 * width and chunks > self.room:
+        while width > 1 and _most_open(width, chunks) > self.room:
             width -= 1
         return width
+
+
+def _most_open(width: int, count: int) -> int:
+    """The most chunks that are open at once, of `count` in all.
+
+    While one window begins, the one before it ends; of fewer than three windows all may be open.
+    """
+    return 2 * width if count >= 3 * width else count
 
 
 def most_chunk_rows(in_chunk: int, largest: int, least: int, max_rows: int) -> int:
@@ -83,11 +94,8 @@ class Room:
         return self.copies * (self.max_rows - max(rows, self.batch_size)) // rows
 
     def holds(self, width: int, rows: int, count: int) -> bool:
-        """Whether there is room for windows of `width` chunks of so many rows, of `count` chunks in all.
-
-        While one window begins, the one before it ends; of fewer than three windows all may be open.
-        """
-        return self.chunks(rows) >= (2 * width if count >= 3 * width else count)
+        """Whether there is room for windows of `width` chunks of so many rows, of `count` chunks in all."""
+        return self.chunks(rows) >= _most_open(width, count)
 
     def piece_rows(self, row_groups: Sequence[int]) -> int:
         """The most rows of a piece: larger row groups leave no room for windows of them.
@@ -148,7 +156,10 @@ def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> M
     fitting = [w for w in (fewest, wanted) if room.holds(w, rows, count)]
     width = max(1, min(fit // 2, wanted), *fitting)
     # More room changes nothing, and positions would be refused on a machine with other memory.
-    return Mixing(in_chunk, least, width, min(fit, 3 * width))
+    room_used = min(fit, 3 * width)
+    # Slices of few chunks would be few places of the data; small data is mixed as a whole.
+    sliced = total > 2 * _WINDOW_ROWS and count >= room.row_groups
+    return Mixing(in_chunk, least, width, room_used, sliced)
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,7 @@ def mixed_batches(rows: Sequence[int], width: int, batch_size: int) -> Iterator[
     last = windows[-1][1]
     # Chunks that are in the current segment, or still have rows of an earlier one.
     open_, next_chunk = list[int](), 0
+    phases = map(_phase, itertools.count())
     for segment in range(last + 1):
         while next_chunk < len(rows) and windows[next_chunk][0] <= segment:
             open_.append(next_chunk)
@@ -198,7 +210,7 @@ def mixed_batches(rows: Sequence[int], width: int, batch_size: int) -> Iterator[
         rows_left = sum(quotas[chunk] - starts[chunk] for chunk in open_)
         while rows_left >= batch_size or (segment == last and rows_left):
             ended = [windows[chunk][1] < segment for chunk in open_]
-            runs = _deal(open_, ended, quotas, starts, min(batch_size, rows_left))
+            runs = _deal(open_, ended, quotas, starts, min(batch_size, rows_left), next(phases))
             yield Mixed(tuple(runs), next_chunk)
             rows_left -= min(batch_size, rows_left)
         open_ = [chunk for chunk in open_ if starts[chunk] < rows[chunk]]
@@ -218,26 +230,36 @@ def _deal(
     quotas: Sequence[int],
     starts: list[int],
     rows: int,
+    phase: int,
 ) -> Iterator[Run]:
     """Take the last rows of ended chunks, and others in proportion to the rows that each has left."""
     counts = [quotas[chunk] - starts[chunk] for chunk in chunks]
     last = [count if is_last else 0 for count, is_last in zip(counts, ended, strict=True)]
     surplus = [count - due for count, due in zip(counts, last, strict=True)]
-    for chunk, due, more in zip(chunks, last, _shares(surplus, rows - sum(last)), strict=True):
+    shares = _shares(surplus, rows - sum(last), phase)
+    for chunk, due, more in zip(chunks, last, shares, strict=True):
         if share := due + more:
             yield Run(chunk, starts[chunk], starts[chunk] + share)
             starts[chunk] += share
 
 
-def _shares(weights: Sequence[int], rows: int) -> list[int]:
-    """`rows` in proportion to `weights`, by the largest remainder."""
+def _phase(number: int) -> int:
+    """Multiples of the golden ratio modulo 1, in units of 2^-32: any few in a row are spread evenly."""
+    return number * 0x9E3779B9 % 2**32
+
+
+def _shares(weights: Sequence[int], rows: int, phase: int) -> list[int]:
+    """`rows` in proportion to `weights`, each share rounded down or up.
+
+    Each batch has its own phase, so that every weight gets its share of many batches, also where that
+    is less than a row of each. Rounded by the largest remainder, the smallest would get none for long.
+    """
     total = max(sum(weights), 1)
-    shares = [rows * weight // total for weight in weights]
-    missing = rows - sum(shares)
-    by_remainder = sorted(range(len(weights)), key=lambda place: -(rows * weights[place] % total))
-    for place in by_remainder[:missing]:
-        shares[place] += 1
-    return shares
+    offset = total * phase >> 32
+    cuts = [
+        (rows * before + offset) // total for before in itertools.accumulate(weights, initial=0)
+    ]
+    return [end - begin for begin, end in itertools.pairwise(cuts)]
 
 
 def left_after(
@@ -260,10 +282,12 @@ class Mixture:
     Attributes:
         chunks: the chunks to read by number, in the order in which they begin.
         batches: the batches.
+        sliced: see `Mixing`.
     """
 
     chunks: Mapping[int, Chunk]
     batches: Iterator[Mixed]
+    sliced: bool = True
 
 
 def mix(
@@ -315,8 +339,9 @@ def row_groups_in(batch: Mixed, chunks: Mapping[int, Chunk]) -> int:
     missed: dict[tuple[str, int], float] = defaultdict(lambda: 1.0)
     for run in batch.runs:
         chunk = chunks[run.chunk]
+        rows = chunk.rows
         for piece in chunk.pieces:
             # Close to drawing without replacement, and equal to it for a single row or all rows.
             few, many = sorted((piece.rows, run.stop - run.start))
-            missed[piece.path, piece.row_group] *= (1 - many / chunk.rows) ** few
+            missed[piece.path, piece.row_group] *= (1 - many / rows) ** few
     return round(sum(1 - chance for chance in missed.values()))

@@ -105,7 +105,8 @@ class HostBlocks:
         seed: tuple[int, int],
     ) -> Generator[tuple[Mapping[int, pl.DataFrame], Sequence[Run]]]:
         """The rows of each chunk for a block, and the runs of its batches in them."""
-        with contextlib.closing(self._ordered(groups, seed)) as ordered:
+        slice_rows = _SLICE_ROWS if mixture.sliced else None
+        with contextlib.closing(self._ordered(groups, seed, slice_rows)) as ordered:
             pool: dict[int, _Ordered] = {}
             numbers = deque(mixture.chunks)
             # Little more than a chunk; the buffer has room for several.
@@ -119,13 +120,14 @@ class HostBlocks:
                 yield _take(pool, runs), runs
 
     def _ordered(
-        self, groups: Sequence[Sequence[Chunk]], seed: tuple[int, int]
+        self, groups: Sequence[Sequence[Chunk]], seed: tuple[int, int], slice_rows: int | None
     ) -> Generator[_Ordered]:
         """Each chunk, and the order of its wanted rows."""
         read = functools.partial(self._reads, groups)
         with Prefetcher(read, ahead=0, name="parquet-loader-decode") as reads:
             for group, frames in reads:
-                for chunk, order in zip(group, _row_orders(group, seed), strict=True):
+                orders = _row_orders(group, seed, slice_rows)
+                for chunk, order in zip(group, orders, strict=True):
                     # Not bound to a name, which would hold it while the next group is read.
                     yield pl.concat([frames.pop(0) for _ in chunk.pieces], rechunk=True), order
 
@@ -179,18 +181,20 @@ def _pieces(group: Sequence[Chunk]) -> list[Piece]:
     return [piece for chunk in group for piece in chunk.pieces]
 
 
-def _row_orders(group: Sequence[Chunk], seed: tuple[int, int]) -> Iterator[pl.Series]:
+def _row_orders(
+    group: Sequence[Chunk], seed: tuple[int, int], slice_rows: int | None
+) -> Iterator[pl.Series]:
     """The wanted rows of each chunk in its order."""
     # Polars draws one order on one core, and planning a query costs more than drawing for a small
     # chunk: one query for all of them uses several cores and is planned once.
-    slices = [_row_slices(chunk, seed) for chunk in group]
+    slices = [_row_slices(chunk, seed, slice_rows) for chunk in group]
     drawn = iter(pl.select(expression.alias(str(n)) for n, expression in enumerate(chain(*slices))))
     for chunk, parts in zip(group, slices, strict=True):
         order = pl.concat([next(drawn).item() for _ in parts], rechunk=True)
         yield order[chunk.skip : chunk.stop]
 
 
-def _row_slices(chunk: Chunk, seed: tuple[int, int]) -> list[pl.Expr]:
+def _row_slices(chunk: Chunk, seed: tuple[int, int], slice_rows: int | None) -> list[pl.Expr]:
     """The order of a chunk's rows: its slices in a random order, and the rows of each as well.
 
     A slice's columns fit the processor's cache, in which a gather takes half as long. Several row
@@ -198,7 +202,7 @@ def _row_slices(chunk: Chunk, seed: tuple[int, int]) -> list[pl.Expr]:
     """
     # The first piece's number, so that the order depends on the rows alone.
     random = np.random.default_rng([*seed, 1, chunk.pieces[0].number, chunk.pieces[0].start])
-    size = _SLICE_ROWS if len(chunk.pieces) == 1 else chunk.rows
+    size = slice_rows if slice_rows and len(chunk.pieces) == 1 else chunk.rows
     starts = range(0, chunk.rows, size)
     # Polars shuffles twice as fast as numpy, which provides the seeds only.
     return [

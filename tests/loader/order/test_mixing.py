@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,14 @@ import pytest
 from loader import KerasSequenceLoader, LoaderError
 from loader.files.parquet_files import RowGroup
 from loader.order.epoch_plan import Chunk, Piece, epoch_chunks, split_row_groups
-from loader.order.mixing import Mixing, Room, left_after, mixed_batches, plan_mixing
+from loader.order.mixing import (
+    Mixing,
+    Room,
+    left_after,
+    mixed_batches,
+    plan_mixing,
+    row_groups_in,
+)
 
 SMALL, LARGE = 16_384, 40_000
 
@@ -256,3 +264,58 @@ def test_no_more_chunks_are_open_than_the_buffer_has_room_for(room, batch_size):
             for run in batch.runs:
                 left[run.chunk] -= run.stop - run.start
         assert not any(left)
+
+
+@pytest.mark.parametrize("batch_size", [1, 8, 32, 256])
+@pytest.mark.parametrize("sizes", [[20_000] + [2_000] * 15, list(range(1000, 3000, 20))], ids=len)
+def test_batches_of_fewer_rows_than_chunks_draw_from_all_of_them(sizes, batch_size):
+    """A small chunk, of which a batch has less than a row, is not left for the end."""
+    taken, total = np.zeros(len(sizes)), 0
+    for batch in mixed_batches(sizes, len(sizes), batch_size):
+        for run in batch.runs:
+            taken[run.chunk] += run.stop - run.start
+        total = taken.sum()
+        fair = total / sum(sizes) * np.array(sizes)
+        assert np.all(np.abs(taken - fair) < 5)
+    assert total == sum(sizes)
+
+
+@pytest.mark.parametrize(("row_groups", "parts"), [(8, 4), (9, 3), (10, 9), (13, 2), (40, 26)])
+def test_parts_in_a_row_are_of_different_row_groups(row_groups, parts):
+    groups = [RowGroup("a", n, n * 900, 900, 900) for n in range(row_groups)]
+    pieces = split_row_groups(groups, -(-900 // parts))
+    assert len(pieces) == row_groups * parts
+    for epoch in range(5):
+        chunks = epoch_chunks(pieces, 1, 900, (0, epoch), spread=8)
+        order = [chunk.pieces[0].row_group for chunk in chunks]
+        for start in range(len(order) - 7):
+            assert len(set(order[start : start + 8])) == 8
+
+
+def test_parts_of_one_row_group_stem_from_all_of_it():
+    pieces = split_row_groups([RowGroup("a", 0, 0, 2600, 2600)], 100)
+    order = [chunk.pieces[0].number for chunk in epoch_chunks(pieces, 1, 100, (0, 0), spread=8)]
+    assert sorted(order) == list(range(26))
+    for start in range(19):
+        assert len({number * 8 // 26 for number in order[start : start + 8]}) >= 6
+
+
+def test_the_rest_of_many_workers_fits_the_buffer_too():
+    """They leave parts of more chunks than the data has."""
+    for room, width in [(8, 31), (4, 4), (10, 8)]:
+        for count in range(1, 60):
+            left = [1000] * count
+            mixing = Mixing(1, 1, width, room)
+            for batch in mixed_batches(left[:], mixing.width_of(count), 300):
+                assert sum(map(bool, left[: batch.begun])) <= room
+                for run in batch.runs:
+                    left[run.chunk] -= run.stop - run.start
+            assert not any(left)
+
+
+def test_the_number_of_row_groups_of_one_row_takes_little_time():
+    chunk = Chunk(tuple(Piece("a", n, n, 1, n) for n in range(16_384)))
+    batch = next(mixed_batches([chunk.rows], 1, 1024))
+    began = time.process_time()
+    assert row_groups_in(batch, {0: chunk}) == 1024
+    assert time.process_time() - began < 1

@@ -27,6 +27,16 @@ def test_seed_fn_is_asked_once_an_epoch(make, users):
     assert users(make(seed=None, seed_fn=lambda: 10)) == first
 
 
+def test_a_state_without_a_seed_is_shuffled_by_the_own_seed(make, users):
+    """A loader with `seed_fn` writes one between two epochs."""
+    before = make(seed=None, seed_fn=lambda: 3)
+    users(before)
+    own, twice = make(seed=5), make(seed=5)
+    own.set_state(before.get_state())
+    users(twice)
+    assert users(own) == users(twice)
+
+
 @pytest.mark.timeout(60)
 def test_a_seed_fn_may_ask_for_the_epoch(make, users):
     loader = make(seed=None, seed_fn=lambda: 10 + loader.get_state()["epoch"])
@@ -177,6 +187,19 @@ def test_next_walks_through_one_epoch_after_another(make, users):
         assert users(taken) == users(other)
         with pytest.raises(StopIteration):
             next(loader)
+
+
+def test_next_resumes_at_a_state_that_was_set_in_between(make, users):
+    loader = make(batch_size=100)
+    taken = [users([next(loader)]) for _ in range(3)]
+    state = loader.get_state()
+    following = users([next(loader)])
+    loader.set_state(state)
+    assert users([next(loader)]) == following
+    assert loader.get_state()["batch"] == 4
+    with pytest.raises(LoaderError):
+        loader.set_state(state | {"batch": -1})
+    assert users([next(loader)]) not in [*taken, following], "a refused state ends nothing"
 
 
 def test_close_lets_next_begin_an_epoch(make, users):

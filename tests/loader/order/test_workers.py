@@ -4,9 +4,11 @@ import itertools
 import json
 from collections import Counter
 
+import polars as pl
 import pytest
 
 from loader import LoaderError
+from loader.order.epoch_plan import Leg, Share, rows_left
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -32,6 +34,14 @@ def test_more_ranks_than_rows(make, ratings, users):
     ]
     assert [len(share) for share in shares] == [1, 1, 1, 1]
     assert {row for share in shares for row in share} == {0, 1}
+
+
+def test_ranks_that_share_row_groups_of_one_row_repeat_different_ones(make, users, tmp_path):
+    frame = pl.DataFrame({"userId": range(306), "rating": [0] * 306})
+    frame.write_parquet(tmp_path / "ones.parquet", row_group_size=1)
+    options = {"cat_names": ["userId"], "cont_names": []}
+    shares = [users(loader) for loader in ranks_of(make, 5, data=tmp_path, **options)]
+    assert sorted(Counter(itertools.chain(*shares)).values()) == [1] * 302 + [2] * 4
 
 
 def test_ranks_need_a_common_seed(make):
@@ -85,6 +95,21 @@ def _second_epoch(make, size, options, users):
     for loader in loaders:
         users(loader)
     return loaders
+
+
+@pytest.mark.timeout(60)
+def test_a_state_of_more_workers_than_rows_is_refused_at_once(make):
+    loader = make()
+    with pytest.raises(LoaderError, match="of another order of rows"):
+        loader.set_state(loader.get_state() | {"legs": [[10**12, 1]]})
+
+
+@pytest.mark.parametrize("total", [0, 1, 7, 1000])
+def test_the_rows_left_are_those_of_all_workers(total):
+    for workers, batches in itertools.product([1, 2, 3, 7, 1001], [0, 1, 3, 200]):
+        own = [Share(workers, rank).bounds(total) for rank in range(workers)]
+        left = sum(max(last - first - batches * 5, 0) for first, last in own)
+        assert rows_left(total, [Leg(workers, batches)], 5) == left
 
 
 def test_workers_change_twice_in_an_epoch(make, users):

@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import polars as pl
+import pytest
 
-from loader import KerasSequenceLoader
+from loader import ArrayLoader, KerasSequenceLoader
 
 
 def test_row_groups_of_all_files_are_mixed(make, users):
@@ -76,3 +77,24 @@ def test_shuffling_is_measured_against_the_peers_on_sorted_data(tmp_path):
     assert found[40][1] < 3
     assert found[40][0] < 0.01
     assert found[40][1] < found[16][1] < found[1][1]
+
+
+@pytest.mark.parametrize("row_group", [None, 200_000, 60_000, 20_000], ids=str)
+def test_small_data_is_mixed_as_a_whole_in_any_row_groups(tmp_path, row_group):
+    """None for a frame."""
+    frame = pl.DataFrame({"row": np.arange(200_000, dtype=np.int32)})
+    if row_group:
+        frame.write_parquet(tmp_path / "sorted.parquet", row_group_size=row_group)
+    loader = ArrayLoader(tmp_path if row_group else frame, 1000, [], ["row"], seed=1)
+    batches = [x["row"][:, 0] for x in loader]
+    assert spread(np.concatenate(batches), 1000) < 1.3
+    for batch in batches:
+        assert len(set(batch // 10_000)) == 20
+
+
+def test_few_row_groups_are_mixed_as_a_whole(tmp_path):
+    frame = pl.DataFrame({"row": np.arange(600_000, dtype=np.int32)})
+    frame.write_parquet(tmp_path / "sorted.parquet", row_group_size=300_000)
+    loader = ArrayLoader(tmp_path, 2000, [], ["row"], seed=1)
+    for x in loader:
+        assert len(set(x["row"][:, 0] // 30_000)) == 20
