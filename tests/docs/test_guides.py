@@ -154,7 +154,7 @@ def test_names_are_defined(path):
 
 @pytest.mark.parametrize("has_gpus", [True, False])
 def test_slurms_variables_become_tf_config(has_gpus, monkeypatch):
-    """Those of the third task of `srun -N2 --ntasks-per-node=2` on the hosts h0 and h1, from Slurm 22.05."""
+    """The third task of `srun -N2 --ntasks-per-node=2` on the hosts h0 and h1 has these under Slurm 22.05."""
     slurm = {"PROCID": "2", "STEP_NUM_TASKS": "4", "STEP_NODELIST": "h[0-1]"}
     for name, value in (slurm | {"STEP_TASKS_PER_NODE": "2(x2)"}).items():
         monkeypatch.setenv(f"SLURM_{name}", value)
