@@ -21,16 +21,17 @@ from __future__ import annotations
 
 import itertools
 import json
-import multiprocessing
 import os
 import socket
+import subprocess
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import keras
 import tensorflow as tf
@@ -88,7 +89,7 @@ def feed(given: Namespace, shape: Shape, workers: Workers) -> Any:
     """Batches of a worker, over and over."""
     if not given.rows:
         return resident.repeated(resident.batches(shape, given.batch, "int32", workers.rank))
-    files = data.clicks(given.folder, given.rows, device=given.device)
+    files = data.clicks(Path(given.folder), given.rows, device=given.device)
     ranks: dict[str, Any] = {"global_size": workers.size, "global_rank": workers.rank}
     return open_loader(files, given.batch, drop_last=True, **ranks)
 
@@ -176,37 +177,42 @@ def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, *number: int
     return min(times)
 
 
-def run(work: Callable[[Namespace], Any], count: int, given: Namespace) -> list[Any]:
+def run(count: int, given: Namespace) -> list[Any]:
     """The answers of so many workers, by rank; ends them all if one fails or is late.
 
     Raises:
-        SystemExit: a worker did not end in time.
+        SystemExit: a worker failed, or did not end in time.
     """
     with ExitStack() as stack:
         ports = [stack.enter_context(socket.socket()) for _ in range(count)]
         for port in ports:
             port.bind(("localhost", 0))
         addresses = [f"localhost:{port.getsockname()[1]}" for port in ports]
-    with ExitStack() as stack:
-        answers = []
-        for rank in range(count):
-            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-            gpu = str(rank) if given.device == "gpu" else ""
-            with patch.dict(os.environ, TF_CONFIG=json.dumps(task), CUDA_VISIBLE_DEVICES=gpu):
-                pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(1))
-            answers.append(pool.apply_async(be_worker, [work, given]))
-        until = time.monotonic() + LIMIT
-        try:
-            return [answer.get(until - time.monotonic()) for answer in answers]
-        except multiprocessing.TimeoutError:
-            raise SystemExit(f"Expected an end within {LIMIT} s. Received: none.") from None
-
-
-def be_worker(work: Callable[[Namespace], Any], given: Namespace) -> Any:
-    """Work as the worker that TF_CONFIG names."""
-    use(given.device)
-    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-    return work(given)
+    one = json.dumps(vars(given) | {"folder": str(given.folder)})
+    processes = []
+    for rank in range(count):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+        seen = {"CUDA_VISIBLE_DEVICES": str(rank) if given.device == "gpu" else ""}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.workers", "--one", one],
+                env=os.environ | {"TF_CONFIG": json.dumps(task)} | seen,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    until = time.monotonic() + LIMIT
+    try:
+        texts = [each.communicate(timeout=until - time.monotonic())[0] for each in processes]
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"Expected an end within {LIMIT} s. Received: none.") from None
+    finally:
+        for process in processes:
+            process.kill()
+    if any(process.returncode for process in processes):
+        raise SystemExit("Expected all workers to end. Received: an error, see above.")
+    print(*texts[0].splitlines()[:-1], sep="\n", flush=True)
+    return [json.loads(text.splitlines()[-1]) for text in texts]
 
 
 def compare(given: Namespace) -> Iterator[dict[str, Any]]:
@@ -215,7 +221,7 @@ def compare(given: Namespace) -> Iterator[dict[str, Any]]:
         first = 0.0
         for count in given.workers:
             shared = None if shard == "none" else shard
-            found = run(train, count, Namespace(**vars(given) | {"model": model, "shard": shared}))
+            found = run(count, Namespace(**vars(given) | {"model": model, "shard": shared}))
             # All take the same steps: the slowest ends last.
             speed = min(each["M samples/s"] for each in found)
             first = first or speed
@@ -225,7 +231,7 @@ def compare(given: Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Start the workers."""
+    """Start the workers, or be one of them."""
     defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1}
     parser = options(__doc__, devices=True, files=True, **defaults, rows=0, gigabytes=0.0)
     parser.add_argument("--workers", nargs="+", type=int, default=[2])
@@ -236,11 +242,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bytes", action="store_true", help="count what a worker sends, on CPUs")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--collectives", nargs="+", type=float, default=[], metavar="MB")
+    parser.add_argument("--one", help="be the worker that TF_CONFIG names")
     parsed = parser.parse_args(arguments)
+    if parsed.one:
+        own = Namespace(**json.loads(parsed.one))
+        use(own.device)
+        os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+        print(json.dumps(collectives(own) if own.collectives else train(own)))
+        return
     if parsed.bytes and parsed.device == "gpu":
         parser.error("--bytes counts on CPUs")
     if parsed.collectives:
-        show("ms of an operation between two workers", run(collectives, 2, parsed)[0])
+        show("ms of an operation between two workers", run(2, parsed)[0])
         return
     if parsed.rows:
         data.clicks(parsed.folder, parsed.rows, device=parsed.device)
