@@ -156,8 +156,7 @@ bench: env  ## Measure workflow, loader and training against their alternatives
 
 bench-scaling: env  ## Measure every operator and verb over sizes, wide tables and many files; what grows faster than its data fails
 	$(BIN)/python -m benchmarks.scaling $(SCALING)
-	$(BIN)/python -m benchmarks.scaling_width
-	$(BIN)/python -m benchmarks.scaling_files
+	$(BIN)/python -m benchmarks.scaling_shape
 
 bench-serving: env  ## Measure every runtime on the embedded server, and start-up
 	$(BIN)/python -m benchmarks.serving
@@ -167,7 +166,6 @@ bench-peers: env  ## The same beside NVTabular 23.08, in an environment of its o
 	$(UV) venv --quiet --allow-existing --python 3.11 $(VENV)-nvtabular
 	$(UV) pip install --quiet --python $(VENV)-nvtabular/bin/python -r requirements/peers.in
 	$(BIN)/python -m benchmarks.workflow --peers --rows 1000000
-	$(BIN)/python -m benchmarks.loader
 
 # Without --strict a package that the database cannot be asked about counts as sound.
 audit: env  ## Images by digest, SBOMs in build/, known vulnerabilities (asks PyPI)

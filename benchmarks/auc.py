@@ -10,8 +10,8 @@ on rows that none of them trained on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +31,18 @@ EVALUATIONS = 8
 MOST = 100_000
 
 
-@dataclass
-class Curve:
-    """AUC on unseen rows, and the mean loss since the point before, after some rows each."""
-
-    auc: list[tuple[float, float]] = field(default_factory=list)
-    loss: list[tuple[float, float]] = field(default_factory=list)
-
-
 class Examiner(keras.callbacks.Callback):
-    """A callback that measures a model on unseen rows a few times within training."""
+    """A callback that measures a model on unseen rows a few times within training.
+
+    Attributes:
+        auc: on these rows, each after some rows of training.
+        loss: likewise, the mean of training since the point before.
+    """
 
     def __init__(self, unseen: pl.DataFrame, steps: int, batch: int) -> None:
         super().__init__()
-        self.curve = Curve()
+        self.auc: list[tuple[float, float]] = []
+        self.loss: list[tuple[float, float]] = []
         self._labels = unseen["label"].to_numpy()
         x = {name: unseen[name].to_numpy()[:, None] for name in [*CONTS, *CATS]}
         self._data = tf.data.Dataset.from_tensor_slices((x,)).batch(32_768)
@@ -56,10 +54,10 @@ class Examiner(keras.callbacks.Callback):
         if (batch + 1) % self._every:
             return
         total, rows = logs["loss"] * (batch + 1), (batch + 1) * self._batch
-        self.curve.loss.append((rows, (total - self._total) / (batch + 1 - self._steps)))
+        self.loss.append((rows, (total - self._total) / (batch + 1 - self._steps)))
         self._total, self._steps = total, batch + 1
         scores = self.model.predict(self._data, verbose=0)[:, 0]
-        self.curve.auc.append((rows, float(roc_auc_score(self._labels, scores))))
+        self.auc.append((rows, float(roc_auc_score(self._labels, scores))))
 
 
 def contestants(
@@ -81,36 +79,38 @@ def contestants(
         return open_loader([path], batch, shuffle=shuffle, seed=1, parts_per_chunk=4)
 
     return {
-        "tf.data, in order": (lambda: native(shuffle=False), "float32"),
-        "ours, in order": (lambda: ours(shuffle=False), "float32"),
-        "ours, in order, bfloat16": (lambda: ours(shuffle=False), "bfloat16"),
-        "tf.data, shuffled": (lambda: native(shuffle=True), "float32"),
-        "ours, shuffled": (lambda: ours(shuffle=True), "float32"),
+        "tf.data, in order": (partial(native, shuffle=False), "float32"),
+        "ours, in order": (partial(ours, shuffle=False), "float32"),
+        "ours, in order, bfloat16": (partial(ours, shuffle=False), "bfloat16"),
+        "tf.data, shuffled": (partial(native, shuffle=True), "float32"),
+        "ours, shuffled": (partial(ours, shuffle=True), "float32"),
     }
 
 
-def learn(data: Any, examiner: Examiner, precision: str) -> Curve:
-    """Train the model from its fixed start, and return its curves."""
+def learn(data: Any, examiner: Examiner, precision: str) -> None:
+    """Train the model from its fixed start."""
     keras.utils.set_random_seed(3)
     sizes = {name: (size, 16) for name, size in cardinalities(MOST).items()}
     model = models.mlp(sizes, CONTS, hidden=(128, 64))
-    options: dict[str, Any] = {"optimizer": "adam", "precision": precision}
-    train(model, data, metrics=(), callbacks=[examiner], **options)
-    return examiner.curve
+    train(model, data, metrics=(), callbacks=[examiner], optimizer="adam", precision=precision)
 
 
-def draw(curves: Mapping[str, Curve], folder: Path) -> None:
+def draw(examiners: Mapping[str, Examiner], folder: Path) -> None:
     """Write `training-auc.svg` and `training-loss.svg`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for what, title in (("auc", "AUC on unseen rows"), ("loss", "Loss in training")):
-        points = {name: getattr(curve, what) for name, curve in curves.items()}
-        chart = line_chart(points, title, "rows trained on", what.replace("auc", "AUC"))
-        (folder / f"training-{what}.svg").write_text(chart)
+    for what, axis, title in (
+        ("auc", "AUC", "AUC on unseen rows"),
+        ("loss", "loss", "Loss in training"),
+    ):
+        points = {name: getattr(examiner, what) for name, examiner in examiners.items()}
+        (folder / f"training-{what}.svg").write_text(
+            line_chart(points, title, "rows trained on", axis)
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the last AUC of each, and draw the curves if wanted."""
-    parser = options(__doc__, rows=1_000_000, batch=4096, folder=Path("build/benchmarks"))
+    parser = options(__doc__, files=True, rows=1_000_000, batch=4096)
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     parsed = parser.parse_args(arguments)
     rows, batch = parsed.rows, parsed.batch
@@ -122,18 +122,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parsed.folder.mkdir(parents=True, exist_ok=True)
     path = parsed.folder / f"auc_{rows}.parquet"
     frame.write_parquet(path, row_group_size=max(batch, rows // 16))
-    curves: dict[str, Curve] = {}
-    table = []
-    for name, (make, precision) in contestants(path, frame, batch).items():
-        curves[name] = learn(make(), Examiner(unseen, rows // batch, batch), precision)
-        auc, loss = curves[name].auc[-1][1], curves[name].loss[-1][1]
-        gained = auc - next(iter(curves.values())).auc[-1][1]
-        table.append(
-            {"": name, "AUC": f"{auc:.5f}", "difference": f"{gained:+.5f}", "loss": f"{loss:.5f}"}
-        )
-    show(f"AUC on {len(unseen):,} unseen rows after {rows:,}, batch {batch:,}, Adam", table)
+    examiners: dict[str, Examiner] = {}
+
+    def lines() -> Iterator[dict[str, str]]:
+        for name, (make, precision) in contestants(path, frame, batch).items():
+            examiners[name] = Examiner(unseen, rows // batch, batch)
+            learn(make(), examiners[name], precision)
+            auc, loss = examiners[name].auc[-1][1], examiners[name].loss[-1][1]
+            gained = auc - next(iter(examiners.values())).auc[-1][1]
+            yield {
+                "": name,
+                "AUC": f"{auc:.5f}",
+                "difference": f"{gained:+.5f}",
+                "loss": f"{loss:.5f}",
+            }
+
+    show(f"AUC on {len(unseen):,} unseen rows after {rows:,}, batch {batch:,}, Adam", lines())
     if parsed.pictures is not None:
-        draw(curves, parsed.pictures)
+        draw(examiners, parsed.pictures)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m benchmarks.charts
 
 It writes docs/pictures/benchmarks/*.svg, and a link to each behind its table. Bars of one column have one scale,
-which includes 0; a column whose cells have different units, or text, is left out. Cells such as "1.03 / 0.99" are
-columns of their own, named by a title such as "exponent: time / memory"; exponents have a line at 1.
+which includes 0; a column whose cells have different units, or text, is left out. Of cells such as "1.03 / 0.99" the
+bar is the first number; exponents have a line at 1.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from workflow.picture.markup import FONT, image, words
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 FOLDER = "pictures/benchmarks"
-# "**6.92x** (6.89 to 6.94)", "0.34 s", "1,000".
-_NUMBER = re.compile(r"([+-]?[\d,]*\.?\d+) ?(x|s|ms|h|)(?: \(.*\))?")
+# "6.92x (6.89 to 6.94)", "0.34 s", "1,000", "1.03 / 0.99".
+_NUMBER = re.compile(r"([+-]?[\d,]*\.?\d+) ?(x|s|ms|h|)(?: \(.*\)| / .*)?")
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _LINK = re.compile(r"\n<details[^>]*>\n<summary>Chart</summary>\n\n!\[.*\]\(.*\)\n\n</details>\n")
 _MISSING = ("", "-")
@@ -93,12 +93,9 @@ def table_of(
         [Panel(title='rows/s', cells=[('1,500', 1500.0), ('500', 500.0)])]
     """
     plain = [[re.sub(r"[*`]", "", cell) for cell in row] for row in rows]
-    columns = [list(_panels(t, [row[n] for row in plain])) for n, t in enumerate(head) if n]
-    if not any(columns):
-        return None
-    first = 1 + next(n for n, panels in enumerate(columns) if panels)
-    made = [panel for panels in columns for panel in panels]
-    return Table(name, end, _labels(head, plain, first), made)
+    panels = {n: _panel(t, [row[n] for row in plain]) for n, t in enumerate(head) if n}
+    made = {n: panel for n, panel in panels.items() if panel}
+    return Table(name, end, _labels(head, plain, min(made)), [*made.values()]) if made else None
 
 
 def _labels(head: Sequence[str], rows: list[list[str]], numbers: int) -> list[str]:
@@ -110,30 +107,16 @@ def _labels(head: Sequence[str], rows: list[list[str]], numbers: int) -> list[st
     return [textwrap.shorten(label, _LONGEST, placeholder="\u2026") for label in every]
 
 
-def _panels(title: str, column: list[str]) -> Iterator[Panel]:
-    """A column as a panel, or one of cells such as "1.03 / 0.99" as several."""
-    split = [[part.strip() for part in cell.split(" / ")] for cell in column]
-    parts = max(map(len, split))
-    split = [parts * [""] if cells in [[m] for m in _MISSING] else cells for cells in split]
-    for part, name in enumerate(_titles(title, parts)):
-        cells = [row[part] if len(row) == parts else "text" for row in split]
-        found = [_NUMBER.fullmatch(cell) for cell in cells]
-        wrong = [c for c, f in zip(cells, found, strict=True) if not f and c not in _MISSING]
-        numbers = [f for f in found if f]
-        if not wrong and len(numbers) > 1 and len({f[2].strip("x") for f in numbers}) == 1:
-            values = [float(f[1].replace(",", "")) if f else None for f in found]
-            yield Panel(name, [(f[0] if f else "", v) for f, v in zip(found, values, strict=True)])
-
-
-def _titles(title: str, parts: int) -> list[str]:
-    """A title for each part of the cells, of a title such as "exponent: time / memory"."""
-    if parts == 1:
-        return [title]
-    start, names = re.fullmatch(r"(?:(.*)[:,] )?(.*)", title).groups()  # type: ignore[union-attr]
-    named = names.split(" / ")
-    if len(named) != parts:
-        start, named = title, [f"no. {number}" for number in range(1, parts + 1)]
-    return [f"{start}, {name}" if start else name for name in named]
+def _panel(title: str, column: list[str]) -> Panel | None:
+    """A column as a panel, where its cells are numbers of one unit, or missing."""
+    found = [_NUMBER.fullmatch(cell) for cell in column]
+    numbers = [match for match in found if match]
+    texts = [
+        c for c, f in zip(column, found, strict=True) if not f and c.split(" / ")[0] not in _MISSING
+    ]
+    if texts or len(numbers) < 2 or len({match[2].strip("x") for match in numbers}) > 1:
+        return None
+    return Panel(title, [(f[0], float(f[1].replace(",", ""))) if f else ("", None) for f in found])
 
 
 def chart(table: Table) -> str:

@@ -31,7 +31,6 @@ from serving.exchange import to_requests
 ROWS, MOST = 1, 16384
 FLOOR = "tritonclient, tensors made once"
 BY_HAND = "tritonclient, from "
-Call = Callable[[], Any]
 
 
 def make_inputs(tensors: Mapping[str, Any]) -> list[Any]:
@@ -49,32 +48,22 @@ def ask(client: Any, model: str, inputs: list[Any]) -> list[Any]:
     return [result.as_numpy(output.name) for output in result.get_response().outputs]
 
 
-def by_hand(
-    client: tritonclient.InferenceServerClient,
-    model: str,
-    tables: Mapping[str, Any],
-    names: Sequence[str],
-) -> dict[str, Call]:
+def ask_by_hand(client: Any, model: str, names: Sequence[str], table: Any) -> list[Any]:
     """A request with a table as a user of tritonclient writes it, without any check of its values.
 
     Args:
         client: whom he asks.
         model: the model.
-        tables: of each kind one: a mapping of names to arrays (N,), and frames.
         names: the columns that the model takes, all scalars of the dtype that it takes.
+        table: a mapping of names to arrays (N,), or a frame.
     """
-
-    def call(table: Any) -> list[Any]:
-        columns = {
-            name: table[name] if isinstance(table, dict) else table[name].to_numpy()
-            for name in names
-        }
-        return ask(client, model, make_inputs({n: c.reshape(-1, 1) for n, c in columns.items()}))
-
-    return {BY_HAND + kind: partial(call, table) for kind, table in tables.items()}
+    columns = {
+        name: table[name] if isinstance(table, dict) else table[name].to_numpy() for name in names
+    }
+    return ask(client, model, make_inputs({n: c.reshape(-1, 1) for n, c in columns.items()}))
 
 
-def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
+def measure(name: str, seconds: float, turn: int) -> list[dict[str, Any]]:
     """Every way of asking one pipeline."""
     from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
 
@@ -100,43 +89,36 @@ def measure(name: str, seconds: float, turn: int) -> list[dict[Any, Any]]:
                 "Polars": frame,
                 "pandas": frame.to_pandas(),
             }
-            calls: dict[str, Call] = {
+            hand = partial(ask_by_hand, plain, name, [*feed])
+            calls: dict[str, Callable[[], Any]] = {
                 FLOOR: partial(ask, plain, name, make_inputs(feed)),
-                **by_hand(plain, name, tables, list(feed)),
+                **{BY_HAND + kind: partial(hand, table) for kind, table in tables.items()},
                 "tensors": partial(client.raw, feed),
                 **{kind: partial(client.predict, table) for kind, table in tables.items()},
                 "lists": partial(client.predict, frame.to_dict(as_series=False)),
                 "Polars, shared memory": partial(shared.predict, frame),
                 "Polars, HTTP": partial(over_http.predict, frame),
             }
-            rows = {
-                way: {
-                    "way": way,
-                    "ms": median(taken.seconds) * 1e3,
-                    "µs": median(taken.processor) * 1e6,
-                }
-                for way, taken in in_turns(calls, seconds, turn).items()
-            }
-    return [row | over(row, rows) for row in rows.values()]
-
-
-def over(row: Mapping[Any, Any], rows: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
-    """The cost of a way over tensors made once, and over tritonclient by hand from the same kind."""
-    floors = {"made once": rows[FLOOR], "by hand": rows.get(BY_HAND + row["way"])}
-    return {
-        f"{unit} over {which}": row[unit] - floor[unit] if floor else ""
-        for which, floor in floors.items()
-        for unit in ("ms", "µs")
+            taken = in_turns(calls, seconds, turn)
+    costs = {
+        way: {"ms": median(each.seconds) * 1e3, "µs": median(each.processor) * 1e6}
+        for way, each in taken.items()
     }
+    rows = []
+    for way, cost in costs.items():
+        rows.append({"way": way, **cost})
+        for over, floor in {"made once": FLOOR, "by hand": BY_HAND + way}.items():
+            less = costs.get(floor)
+            rows[-1] |= {f"{u} over {over}": c - less[u] if less else "" for u, c in cost.items()}
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
     parsed = options(__doc__, seconds=3.0, turn=20).parse_args(arguments)
     for name in ("movielens", "criteo"):
-        rows = in_child(measure, name, parsed.seconds, parsed.turn)
         title = "median ms and processor µs of a request of one row, and over the floors"
-        show(f"{name}: {title}", rows)
+        show(f"{name}: {title}", in_child(measure, name, parsed.seconds, parsed.turn))
 
 
 if __name__ == "__main__":

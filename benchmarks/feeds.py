@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,11 +15,10 @@ from benchmarks.data import CATS, CONTS, LISTS
 from loader import KerasSequenceLoader
 
 SAMPLE = 20_000  # of tf.train.Example, which take Python a millisecond each to write
-MERLIN = Path(".venv-nvtabular/bin/python")
 
 
 def open_loader(
-    files: list[Path],
+    files: list[Any],
     batch_size: int,
     *,
     kind: Callable[..., Any] = KerasSequenceLoader,
@@ -117,14 +114,17 @@ def make_tfrecord(folder: Path, files: list[Path]) -> tuple[Path, int]:
 
 
 def _example(row: dict[str, Any]) -> Any:
-    features = {}
-    for name, value in row.items():
-        if name in CONTS:
-            feature = tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
-        else:
-            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-        features[name] = feature
-    return tf.train.Example(features=tf.train.Features(feature=features))
+    train = tf.train
+    return train.Example(
+        features=train.Features(
+            feature={
+                name: train.Feature(float_list=train.FloatList(value=[value]))
+                if name in CONTS
+                else train.Feature(int64_list=train.Int64List(value=[value]))
+                for name, value in row.items()
+            }
+        )
+    )
 
 
 def windowed(path: Path, batch_size: int, *, epochs: int | None, threads: int = 2) -> Any:
@@ -143,23 +143,10 @@ def make_prebatched(folder: Path, files: list[Path], batch_size: int) -> Path:
     if not path.exists():
         partial = path.with_suffix(".partial")
         with tf.io.TFRecordWriter(str(partial)) as writer:
-            frames = (pl.read_parquet(file) for file in files)
-            carry = next(frames)
-            for frame in frames:
-                carry = _write_batches(writer, pl.concat([carry, frame]), batch_size)
-            _write_batches(writer, carry, batch_size, last=True)
+            for batch in pl.read_parquet(files).iter_slices(batch_size):
+                writer.write(b"".join(column.to_numpy().tobytes() for column in batch))
         partial.rename(path)
     return path
-
-
-def _write_batches(
-    writer: Any, frame: pl.DataFrame, batch_size: int, *, last: bool = False
-) -> pl.DataFrame:
-    stop = len(frame) if last else len(frame) // batch_size * batch_size
-    for start in range(0, stop, batch_size):
-        batch = frame[start : min(start + batch_size, stop)]
-        writer.write(b"".join(batch[name].to_numpy().tobytes() for name in batch.columns))
-    return frame[stop:]
 
 
 def prebatched(path: Path, *, shuffle: bool) -> tf.data.Dataset:
@@ -184,32 +171,3 @@ def prebatched(path: Path, *, shuffle: bool) -> tf.data.Dataset:
 def endless(data: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
     """Whole batches, epoch after epoch."""
     return data.filter(lambda _, y: tf.shape(y)[0] == batch_size).repeat()
-
-
-class Merlin:
-    """Merlin's dataloader in a process of its own, as it needs its own environment.
-
-    It lives until it is closed and waits between the epochs that it is asked for, so that it can
-    take turns with the others.
-    """
-
-    def __init__(self, files: list[Path]) -> None:
-        self._process = subprocess.Popen(
-            [MERLIN, "benchmarks/peers/merlin_loader.py", *files],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def epoch(self, batch_size: int, *, shuffle: bool, totals: bool = False) -> dict[str, Any]:
-        """Wait for one epoch; with `totals` it also says what the epoch held."""
-        asked = {"batch_size": batch_size, "shuffle": shuffle, "totals": totals}
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        found: dict[str, Any] = json.loads(next(iter(self._process.stdout or ())))
-        return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()  # the end of its input is that of the process

@@ -56,7 +56,7 @@ class Clock(keras.callbacks.Callback):
 
     def _rows(self) -> int:
         loss = next(metric for metric in self.model.metrics if metric.name == "loss")
-        return int(tf.convert_to_tensor(loss.count.value))  # of all replicas
+        return int(tf.convert_to_tensor(loss.count.value))
 
 
 def row(racer: Contestant, base: Contestant, batch: int) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Fit(Contestant):
         name: for the table.
         model: compiled; it trains once before it is timed, to be traced.
         data: batches; endless ones, or those of an epoch that is long enough.
-        batch: rows of a batch, those of all replicas together.
+        batch: rows of a batch, those of all workers together.
         steps: of a run.
         first: steps of each run, before those, that are not timed; a multiple of the model's
             `steps_per_execution`.

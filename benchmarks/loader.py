@@ -12,10 +12,9 @@ shown. Each passes over the data twice in its turn and the second time counts, a
 midst of training does: the first fetches memory from the system, or finds what its predecessor in the
 round left.
 
-On a CPU, checksums come from an epoch that is not timed, and Merlin's dataloader takes part where its
-environment `.venv-nvtabular` is there, in a process that waits between its turns. On a GPU "compiled
-loop" is a `tf.function` that takes and adds up every column of every batch, as `model.fit` does with
-many steps per execution.
+On a CPU, an epoch that is not timed adds up what each contestant read, which fails where it is something
+else than the first read. On a GPU "compiled loop" is a `tf.function` that takes and adds up every column
+of every batch, as `model.fit` does with many steps per execution.
 
 `--frameworks` compares the loaders of numpy, PyTorch and JAX, as far as they are installed (`make
 test-frameworks` makes an environment), with that of Keras, in Python loops. On a GPU they share its
@@ -24,10 +23,10 @@ memory if JAX takes what it needs alone: XLA_PYTHON_CLIENT_PREALLOCATE=false.
 
 from __future__ import annotations
 
-import contextlib
-import functools
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,6 @@ import loader
 from benchmarks import data
 from benchmarks.data import CATS, CONTS
 from benchmarks.feeds import (
-    MERLIN,
-    Merlin,
     by_hand,
     decode_and_gather,
     decode_on_gpu,
@@ -58,9 +55,10 @@ from loader import ArrayLoader, KerasSequenceLoader
 
 LIMIT, FLOOR = "Polars decode only (limit)", "Polars decode and gather (floor of a shuffle)"
 GPU_LIMIT = "cuDF decode only (limit)"
-OURS, PEER = "KerasSequenceLoader", "Merlin dataloader 23.08"
 BATCH_SIZES = (65_536, 16_384)
-Totals = tuple[int, int, float]
+# The ways of reading: whether it is shuffled, and the rows of a batch.
+WAYS = [(shuffle, size) for shuffle in (False, True) for size in BATCH_SIZES]
+Batches = Callable[[], Iterable[Any]]
 
 
 class Epochs(Contestant):
@@ -70,28 +68,19 @@ class Epochs(Contestant):
         name: for the table.
         epoch: passes over the data, does nothing with the batches, and returns the rows.
         rows: of the data.
-        totals: passes over it, and returns the rows, the sum of all ids and labels, and that of the
-            first float column.
+        batches: an epoch of batches, where what they hold is compared.
     """
 
     def __init__(
-        self,
-        name: str,
-        epoch: Callable[[], int],
-        rows: int,
-        totals: Callable[[], Totals] | None = None,
+        self, name: str, epoch: Callable[[], int], rows: int, batches: Batches | None = None
     ) -> None:
-        def turn() -> Any:
-            epoch()
-            return timed(epoch)
-
-        super().__init__(name, turn, rows)
-        self.totals = totals
+        super().__init__(name, lambda: (epoch(), timed(epoch))[1], rows)
+        self.batches = batches
 
 
-def iterated(name: str, batches: Callable[[], Iterable[Any]], rows: int) -> Epochs:
+def iterated(name: str, batches: Batches, rows: int) -> Epochs:
     """A contestant that is iterated over in this process."""
-    return Epochs(name, lambda: count_rows(batches()), rows, lambda: add_up(batches()))
+    return Epochs(name, lambda: count_rows(batches()), rows, batches)
 
 
 def count_rows(batches: Iterable[Any]) -> int:
@@ -109,54 +98,34 @@ def on_host(tensor: Any) -> Any:
     return np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
 
 
-def asked(name: str, peer: Merlin, rows: int, batch_size: int, *, shuffle: bool) -> Epochs:
-    """A contestant that runs in a process of its own."""
-    epoch = functools.partial(peer.epoch, batch_size, shuffle=shuffle)
-
-    def totals() -> Totals:
-        found = epoch(totals=True)
-        return found["rows"], found["ids"], found["floats"]
-
-    return Epochs(name, lambda: int(epoch()["rows"]), rows, totals)
-
-
-def add_up(batches: Iterable[Any]) -> Totals:
-    """See `Epochs.totals`."""
+def add_up(batches: Iterable[Any]) -> tuple[int, int, float]:
+    """The rows, the sum of all ids and labels, and that of the first float column."""
     rows = ids = 0
     floats = 0.0
     for batch in batches:
-        if isinstance(batch, pl.DataFrame):
-            columns = {name: batch[name].to_numpy() for name in batch.columns}
-        else:
-            x, y = batch
-            columns = {name: on_host(tensor) for name, tensor in x.items()}
-            columns["label"] = on_host(y)
+        columns = batch if isinstance(batch, pl.DataFrame) else batch[0] | {"label": batch[1]}
         rows += len(columns["label"])
-        ids += sum(int(columns[name].sum(dtype=np.int64)) for name in [*CATS, "label"])
-        floats += float(columns["I1"].sum(dtype=np.float64))
+        ids += sum(int(on_host(columns[n]).sum(dtype=np.int64)) for n in [*CATS, "label"])
+        floats += float(on_host(columns["I1"]).sum(dtype=np.float64))
     return rows, ids, round(floats, 2)
 
 
-def on_cpu(folder: Path, files: list[Path], rows: int, peer: Merlin | None) -> Iterator[Epochs]:
+def on_cpu(folder: Path, files: list[Path], rows: int) -> Iterator[Epochs]:
     """The contestants, what is compared side by side."""
-    yield iterated(LIMIT, functools.partial(decode_only, files), rows)
-    yield iterated(FLOOR, functools.partial(decode_and_gather, files), rows)
-    for shuffle in (False, True):
-        for batch_size in BATCH_SIZES:
-            ours = open_loader(files, batch_size, shuffle=shuffle, device="cpu")
-            yield iterated(label(OURS, batch_size, shuffle), ours.__iter__, rows)
-        for batch_size in BATCH_SIZES:
-            if peer is not None:
-                name = label(PEER, batch_size, shuffle)
-                yield asked(name, peer, rows, batch_size, shuffle=shuffle)
-            hand = functools.partial(by_hand, files, batch_size, shuffle=shuffle)
-            yield iterated(label("pyarrow by hand", batch_size, shuffle), hand, rows)
-            records = prebatched(make_prebatched(folder, files, batch_size), shuffle=shuffle)
-            name = label("TFRecord prebatched", batch_size, shuffle)
-            yield iterated(name, records.__iter__, rows)
+    yield iterated(LIMIT, partial(decode_only, files), rows)
+    yield iterated(FLOOR, partial(decode_and_gather, files), rows)
+    for shuffle, size in WAYS:
+        ours = open_loader(files, size, shuffle=shuffle, device="cpu")
+        yield iterated(label("KerasSequenceLoader", size, shuffle), ours.__iter__, rows)
+        hand = partial(by_hand, files, size, shuffle=shuffle)
+        yield iterated(label("pyarrow by hand", size, shuffle), hand, rows)
+        records = prebatched(make_prebatched(folder, files, size), shuffle=shuffle)
+        yield iterated(label("TFRecord prebatched", size, shuffle), records.__iter__, rows)
     sample, few = make_tfrecord(folder, files)
     records = windowed(sample, BATCH_SIZES[1], epochs=1)
-    yield iterated(label("TFRecord windowed", BATCH_SIZES[1], True), records.__iter__, few)
+    yield Epochs(
+        label("TFRecord windowed", BATCH_SIZES[1], True), partial(count_rows, records), few
+    )
 
 
 def in_frameworks(files: list[Path], rows: int, device: str) -> Iterator[Epochs]:
@@ -165,24 +134,20 @@ def in_frameworks(files: list[Path], rows: int, device: str) -> Iterator[Epochs]
     kinds: list[Any] = [KerasSequenceLoader, ArrayLoader]
     kinds += [loader.TorchLoader] if find_spec("torch") else []
     kinds += [loader.JaxLoader] if find_spec("jax") else []
-    for shuffle in (False, True):
-        for batch_size in BATCH_SIZES:
-            for kind in kinds:
-                ours = open_loader(files, batch_size, kind=kind, shuffle=shuffle, device=where)
-                name = label(kind.__name__, batch_size, shuffle)
-                yield iterated(name, ours.__iter__, rows)
+    for shuffle, size in WAYS:
+        for kind in kinds:
+            ours = open_loader(files, size, kind=kind, shuffle=shuffle, device=where)
+            yield iterated(label(kind.__name__, size, shuffle), ours.__iter__, rows)
 
 
 def on_gpu(files: list[Path], rows: int, *, lists: bool) -> Iterator[Epochs]:
     """The contestants on a GPU."""
-    yield Epochs(GPU_LIMIT, functools.partial(decode_on_gpu, files), rows)
-    for batch_size in BATCH_SIZES:
-        for shuffle in (True,) if lists else (True, False):
-            batches = open_loader(files, batch_size, lists=lists, shuffle=shuffle)
-            compiled = compiled_loop(batches, rows)
-            yield Epochs(label("compiled loop", batch_size, shuffle), compiled, rows)
-            python = functools.partial(count_rows, batches)
-            yield Epochs(label("Python loop", batch_size, shuffle), python, rows)
+    yield Epochs(GPU_LIMIT, partial(decode_on_gpu, files), rows)
+    for shuffle, size in WAYS:
+        if shuffle or not lists:
+            batches = open_loader(files, size, lists=lists, shuffle=shuffle)
+            yield Epochs(label("compiled loop", size, shuffle), compiled_loop(batches, rows), rows)
+            yield Epochs(label("Python loop", size, shuffle), partial(count_rows, batches), rows)
 
 
 def compiled_loop(batches: Any, rows: int) -> Callable[[], int]:
@@ -214,19 +179,6 @@ def label(name: str, batch_size: int, shuffle: bool) -> str:
     return f"{name} {batch_size:,}{', shuffled' if shuffle else ''}"
 
 
-def print_ratios(racers: Sequence[Epochs]) -> None:
-    """Compare ours with Merlin's, with the floor, and with larger batches."""
-    found = {racer.name: racer for racer in racers}
-    for shuffle in (False, True):
-        large, small = (label(OURS, batch_size, shuffle) for batch_size in BATCH_SIZES)
-        peers = [label(PEER, batch_size, shuffle) for batch_size in BATCH_SIZES]
-        limit = FLOOR if shuffle else LIMIT
-        pairs = [(large, peers[0]), (large, limit), (small, peers[1]), (small, limit)]
-        for name, base in [*pairs, (small, large)]:
-            if base in found:
-                print(f"{name}: {found[name].against(found[base])} {base}")
-
-
 def first_batch_ms(files: list[Path], batch_size: int, rounds: int) -> float:
     """Median milliseconds until an epoch's first batch is there."""
     batches = open_loader(files, batch_size)
@@ -239,52 +191,52 @@ def first_batch_ms(files: list[Path], batch_size: int, rounds: int) -> float:
 
 
 def print_race(title: str, racers: list[Epochs], rounds: int) -> None:
-    """Let them take turns, and print a table."""
-    totals = {racer.name: racer.totals() for racer in racers if racer.totals}
+    """Compare what they read, let them take turns, and print a table."""
+    totals = {racer.name: add_up(racer.batches()) for racer in racers if racer.batches}
+    if len({*totals.values()}) > 1:
+        raise SystemExit(f"Expected the same rows, ids and floats of all. Received: {totals}.")
     race(racers, rounds)
-    rows = [
-        {
-            "": racer.name,
-            "M rows/s": racer.rate / 1e6,
-            "of limit": racer.against(racers[0]).median,
-            "rows, ids, floats": ", ".join(map("{:,}".format, totals.get(racer.name, ()))),
-        }
-        for racer in racers
-    ]
+    of_keras = {way(racer): racer for racer in racers if racer.name.startswith("Keras")}
+    rows = []
+    for racer in racers:
+        row = {"": racer.name, "M rows/s": racer.rate / 1e6}
+        for what, base in {
+            "of the first": racers[0],
+            "of Keras'": of_keras.get(way(racer)),
+        }.items():
+            row[what] = racer.against(base) if base else ""
+            row[f"{what}, processor"] = racer.against(base, "processor") if base else ""
+        rows.append(row)
     show(f"{title}, median of {rounds} rounds", rows)
+
+
+def way(racer: Contestant) -> str:
+    """The end of its name: the size of a batch, and whether it is shuffled."""
+    return "".join(re.findall(r" ([\d,]+(?:, shuffled)?)$", racer.name))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    folder = Path("build/benchmarks")
-    parser = options(__doc__, devices=True, rows=4_000_000, rounds=5, folder=folder)
+    parser = options(__doc__, devices=True, files=True, rows=4_000_000, rounds=5)
     parser.add_argument("--frameworks", action="store_true")
     parsed = parser.parse_args(arguments)
     use(parsed.device)
-    files = data.clicks(parsed.folder, parsed.rows, device=parsed.device)
-    title = f"{parsed.rows:,} rows"
+    rows, rounds = parsed.rows, parsed.rounds
+    files = data.clicks(parsed.folder, rows, device=parsed.device)
+    title = f"{rows:,} rows"
     if parsed.frameworks:
-        racers = [*in_frameworks(files, parsed.rows, parsed.device)]
-        print_race(title, racers, parsed.rounds)
-        found = {racer.name: racer for racer in racers}
-        for name, racer in found.items():
-            base = found[f"{OURS} {name.partition(' ')[2]}"]
-            processor = racer.against(base, "processor")
-            print(f"{name}: {racer.against(base)}, by processor time {processor} {base.name}")
-        return
-    if parsed.device == "gpu":
-        print_race(title, [*on_gpu(files, parsed.rows, lists=False)], parsed.rounds)
-        first = [first_batch_ms(files, size, parsed.rounds) for size in BATCH_SIZES]
+        print_race(title, [*in_frameworks(files, rows, parsed.device)], rounds)
+    elif parsed.device == "cpu":
+        print_race(title, [*on_cpu(parsed.folder, files, rows)], rounds)
+    else:
+        print_race(title, [*on_gpu(files, rows, lists=False)], rounds)
+        first = [first_batch_ms(files, size, rounds) for size in BATCH_SIZES]
         print("\nthe first batch is there after {:.1f} and {:.1f} ms".format(*first))
-        half = parsed.rows // 2
-        files = data.clicks(parsed.folder, half, device="gpu", lists=True)
-        racers = [*on_gpu(files, half, lists=True)]
-        print_race(f"{half:,} rows, three 10-hot lists more", racers, parsed.rounds)
-        return
-    with Merlin(files) if MERLIN.exists() else contextlib.nullcontext() as peer:
-        racers = [*on_cpu(parsed.folder, files, parsed.rows, peer)]
-        print_race(title, racers, parsed.rounds)
-    print_ratios(racers)
+        rows //= 2
+        files = data.clicks(parsed.folder, rows, device="gpu", lists=True)
+        print_race(
+            f"{rows:,} rows, three 10-hot lists more", [*on_gpu(files, rows, lists=True)], rounds
+        )
 
 
 if __name__ == "__main__":

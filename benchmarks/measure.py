@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -94,10 +94,14 @@ class Contestant:
             )
         self.taken.append(taken)
 
+    def median(self, cost: str) -> float:
+        """The median of what its runs took."""
+        return statistics.median(getattr(taken, cost) for taken in self.taken)
+
     @property
     def seconds(self) -> float:
         """Median seconds of a run."""
-        return statistics.median(taken.seconds for taken in self.taken)
+        return self.median("seconds")
 
     @property
     def rate(self) -> float:
@@ -262,12 +266,33 @@ def peak_memory() -> Iterator[list[float]]:
     peak[0] = memory_gb("VmHWM")
 
 
-def options(doc: str | None, *, devices: bool = False, **defaults: Any) -> argparse.ArgumentParser:
+def children_seconds() -> float:
+    """The processor time of all processes that this one has started, and of theirs."""
+    parents, ticks = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # It may have ended since.
+            # After the name, which may hold anything: state, parent, ..., user and system time.
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            process = int(folder.name)
+            parents[process] = int(fields[1])
+            ticks[process] = int(fields[11]) + int(fields[12])
+
+    def is_own(process: int) -> bool:
+        parent = parents.get(process, 0)
+        return parent == os.getpid() or (parent != 0 and is_own(parent))
+
+    return sum(ticks[each] for each in ticks if is_own(each)) / os.sysconf("SC_CLK_TCK")
+
+
+def options(
+    doc: str | None, *, devices: bool = False, files: bool = False, **defaults: Any
+) -> argparse.ArgumentParser:
     """A command line with the options that most commands share.
 
     Args:
         doc: the module's docstring.
         devices: whether it has `--device`.
+        files: whether it has `--folder`, for the rows that it makes.
         **defaults: name -> value of options; their types follow from the values.
     """
     parser = argparse.ArgumentParser(
@@ -275,6 +300,8 @@ def options(doc: str | None, *, devices: bool = False, **defaults: Any) -> argpa
     )
     if devices:
         parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    if files:
+        defaults["folder"] = Path("build/benchmarks")
     for name, value in defaults.items():
         kind = type(value)
         parser.add_argument(f"--{name}", type=kind, default=value, help=f"default: {value}")

@@ -1,33 +1,25 @@
-"""Peak memory of fit and transform, the loader, a vocabulary, a model with a large table, and its export.
+"""Peak memory of the loader, of a large vocabulary, and of a model with a large table and its exports.
 
-    python -m benchmarks.memory [workflow] [--rows 4000000 16000000] [--shuffle]
     python -m benchmarks.memory loader [--rows 4000000]
     python -m benchmarks.memory vocabulary [--rows 10000000]
-    python -m benchmarks.memory model [--rows 1600000] [--steps make save_model]
-    python -m benchmarks.memory export [--gigabytes 1]
+    python -m benchmarks.memory model [--rows 1600000]
 
 Each measurement runs in a process of its own. The peak is the resident set's high-water mark, which
 counts the pages of files that are mapped; it is reset before each step.
 
-workflow: Criteo-like data of several sizes. 50 million rows take 4 GB of disk for the raw files and
-5 GB for what is made of them. loader: the memory that reading adds, over `buffer_size`: the largest
-resident anonymous memory while an epoch is read, less that before its first batch. vocabulary: time
-and peak beyond the start of loading a saved workflow with so many keys of one column, and of what
-serves it. model: figures in tables, beyond what the process held before: 1 is one copy of the table,
-which is made in the first step and held from then on. export: of each runtime, of a network with one
-table.
+loader: the memory that reading adds, over `buffer_size`: the largest resident anonymous memory while
+an epoch is read, less that before its first batch. vocabulary: time and peak beyond the start of
+loading a saved workflow with so many keys of one column, and of what serves it. model: figures in
+tables, beyond what the process held before: 1 is one copy of the table, which is made in the first
+step and held from then on.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import shutil
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +28,7 @@ import polars as pl
 
 from benchmarks import data
 from benchmarks.measure import in_child, memory_gb, options, peak_memory, show, timed
-from benchmarks.pipelines import PIPELINES
+from exporter.plan.runtime import RUNTIMES
 from workflow import Workflow, ops
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.program.program_json import load_program, save_program
@@ -50,48 +42,11 @@ BUFFERS = (32_000_000, 64_000_000)
 Row = dict[str, Any]
 
 
-def workflow(parsed: argparse.Namespace) -> None:
-    """Fit and transform of data of several sizes."""
-    table = []
-    for rows in parsed.rows or (4_000_000, 16_000_000):
-        files = PIPELINES["criteo"].write(parsed.folder, rows)
-        out = parsed.folder / "out"
-        shutil.rmtree(out, ignore_errors=True)
-        table += in_child(fit_and_transform, files, rows, out, parsed.shuffle)
-        made = pl.scan_parquet(out / "*.parquet").select(pl.len()).collect().item()
-        if made != rows:
-            raise SystemExit(f"Expected {rows:,} rows to come out. Received: {made:,}.")
-        shutil.rmtree(out)
-        for file in files:
-            file.unlink()
-    show("Criteo-like rows", table)
-
-
-def fit_and_transform(files: list[Path], rows: int, out: Path, shuffle: bool) -> list[Row]:
-    """Do it in this process."""
-    made = PIPELINES["criteo"].workflow(files[0].parent)
-    works: dict[str, Callable[[], Any]] = {
-        "fit": lambda: made.fit([*files]),
-        "transform": lambda: made.transform_to_parquet([*files], out, shuffle=shuffle),
-    }
-    table = []
-    for name, work in works.items():
-        with peak_memory() as peak:
-            taken = timed(work, rows)
-        costs = {"s": taken.seconds, "CPU s": taken.processor, "rows/s": rows / taken.seconds}
-        table.append({"rows": rows, "": name} | costs | {"peak GB": peak[0]})
-    return table
-
-
-def loader(parsed: argparse.Namespace) -> None:
+def loader(folder: Path, rows: int) -> Iterator[Row]:
     """An epoch with buffers of several sizes."""
-    (rows,) = parsed.rows or (4_000_000,)
-    files = data.clicks(parsed.folder, rows)
-    table = [
-        {"buffer, MB": size // 10**6, "peak of it": in_child(peak_over_buffer, files, size)}
-        for size in BUFFERS
-    ]
-    show(f"Epochs of {rows:,} rows", table)
+    files = data.clicks(folder, rows)
+    for size in BUFFERS:
+        yield {"buffer, MB": size // 10**6, "peak of it": in_child(peak_over_buffer, files, size)}
 
 
 def peak_over_buffer(files: list[Path], buffer_size: int) -> float:
@@ -117,20 +72,17 @@ def peak_over_buffer(files: list[Path], buffer_size: int) -> float:
     return (most[0] - before) * 2**30 / buffer_size
 
 
-def vocabulary(parsed: argparse.Namespace) -> None:
+def vocabulary(_: Path, count: int) -> Iterator[Row]:
     """Loading one of integers and one of strings."""
-    (count,) = parsed.rows or (10_000_000,)
-    table = []
     with tempfile.TemporaryDirectory() as scratch:
         for kind in ("int64", "string"):
             folder = Path(scratch, kind)
             save_vocabulary(kind, count, folder)
-            costs = {
+            yield {
+                "keys": kind,
                 "Workflow.load": in_child(cost_of, Workflow.load, folder),
                 "numpy interpreter": in_child(cost_of, serve, folder / "served"),
             }
-            table.append({"keys": kind} | costs)
-    show(f"{count:,} keys of one column", table)
 
 
 def save_vocabulary(kind: str, count: int, folder: Path) -> None:
@@ -163,107 +115,69 @@ def cost_of(load: Callable[[Path], object], folder: Path) -> str:
     return f"{taken.seconds:.2f} s ({taken.processor:.2f} s CPU), {megabytes:,.0f} MB"
 
 
-def model(parsed: argparse.Namespace) -> None:
-    """Make, save, load and export a model; prints JSON."""
-    (rows,) = parsed.rows or (1_600_000,)
-    print(json.dumps(in_child(peaks_of_steps, rows, parsed.steps)))
+def model(_: Path, rows: int) -> list[Row]:
+    """Make, save, load and export a model."""
+    peaks: dict[str, float] = {}
+    for runtime in [*RUNTIMES][::-1]:  # each in a process of its own, as memory is used again
+        peaks |= in_child(peaks_of_steps, rows, runtime)
+    return [{"": step, "tables": peak} for step, peak in peaks.items()]
 
 
-def peaks_of_steps(rows: int, named: list[str] | None) -> dict[str, float]:
+def peaks_of_steps(rows: int, runtime: str) -> dict[str, float]:
     """The peak of each step in tables, in this process."""
-    with tempfile.TemporaryDirectory() as folder:
-        # The libraries have what they need by then.
-        for step in steps_of(make_model(10), 10, Path(folder, "few")).values():
-            step()
-        peaks: dict[str, float] = {}
-
-        def measure(name: str, step: Callable[[], Any]) -> Any:
-            gc.collect()
-            before = memory_gb("VmRSS")
-            with peak_memory() as peak:
-                made = step()
-            peaks[name] = round((peak[0] - before) * 2**30 / (rows * WIDTH * 4), 2)
-            return made
-
-        large = measure("make", lambda: make_model(rows))
-        for name, step in steps_of(large, rows, Path(folder, "many")).items():
-            if named is None or name in named:
-                measure(name, step)
-        return peaks
+    peaks: dict[str, float] = {}
+    for count in (10, rows):  # with the few rows the libraries get what they need
+        with tempfile.TemporaryDirectory() as folder:
+            for name, step in steps_of(count, runtime, Path(folder)):
+                gc.collect()
+                before = memory_gb("VmRSS")
+                with peak_memory() as peak:
+                    step()
+                peaks[name] = (peak[0] - before) * 2**30 / (count * WIDTH * 4)
+    return peaks
 
 
-def make_model(rows: int) -> Any:
-    """A network whose table is all but all of it."""
-    from training import models  # noqa: PLC0415 - TensorFlow, in a child alone
-
-    return models.mlp({"userId": (rows, WIDTH)}, hidden=(4,))
-
-
-def steps_of(model: Any, rows: int, folder: Path) -> dict[str, Callable[[], Any]]:
-    """All that can be done with a model, by name."""
-    import keras  # noqa: PLC0415 - TensorFlow, in a child alone
-
-    from exporter import export_tensorflow_ensemble  # noqa: PLC0415
-    from training import save_model  # noqa: PLC0415
-
-    folder.mkdir()
-    workflow = Workflow(["userId"] >> ops.HashBucket(rows)).fit(pl.DataFrame({"userId": [1, 2]}))
-    return {
-        "save_model": lambda: save_model(model, folder / "saved"),
-        "export": lambda: export_tensorflow_ensemble(model, workflow, "e", folder / "repository"),
-        "save": lambda: model.save(folder / "model.keras"),
-        "load": lambda: keras.saving.load_model(folder / "model.keras"),
-        "save_weights": lambda: model.save_weights(folder / "model.weights.h5"),
-        "load_weights": lambda: model.load_weights(folder / "model.weights.h5"),
-    }
-
-
-def export(parsed: argparse.Namespace) -> None:
-    """Every runtime."""
-    from exporter.plan.runtime import RUNTIMES  # noqa: PLC0415 - TensorFlow comes with it
-
-    table = [in_child(export_of, parsed.gigabytes, runtime) for runtime in RUNTIMES]
-    show("Export of a network with one large table", table)
-
-
-def export_of(gigabytes: float, runtime: str) -> Row:
-    """Time and memory of an export, in this process."""
+def steps_of(rows: int, runtime: str, folder: Path) -> list[tuple[str, Callable[[], Any]]]:
+    """All that can be done with a model, once it is made."""
     import keras  # noqa: PLC0415 - TensorFlow, in a child alone
 
     from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415
+    from training import models, save_model  # noqa: PLC0415
 
-    count = int(gigabytes * 1e9 / (WIDTH * 4))
-    workflow = Workflow(["id"]).fit({"id": np.arange(3)})
-    tensor = keras.Input((1,), name="id", dtype="int64")
-    # Random numbers would take more memory than the export itself.
-    table = keras.layers.Embedding(count, WIDTH, embeddings_initializer="zeros")
-    vector = keras.layers.Flatten()(table(tensor))
-    network = keras.Model({"id": tensor}, keras.layers.Dense(1, name="score")(vector))
-    before, start = memory_gb("VmHWM"), time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
+    workflow = Workflow(["userId"] >> ops.HashBucket(rows)).fit(pl.DataFrame({"userId": [1, 2]}))
+    made: list[Any] = []
+
+    def export() -> None:
         serving = ServingOptions(runtime=runtime, max_batch_size=1024)
-        export_tensorflow_ensemble(network, workflow, "large", folder, serving=serving)
-        seconds = time.perf_counter() - start
-    return {
-        "runtime": runtime,
-        "s": seconds,
-        "peak GB": memory_gb("VmHWM"),
-        "of which before the export": before,
-    }
+        export_tensorflow_ensemble(made[0], workflow, runtime, folder / "models", serving=serving)
+
+    return [
+        ("make", lambda: made.append(models.mlp({"userId": (rows, WIDTH)}, hidden=(4,)))),
+        ("save_model", lambda: save_model(made[0], folder / "saved")),
+        (f"export, {runtime}", export),
+        ("save", lambda: made[0].save(folder / "model.keras")),
+        ("load", lambda: keras.saving.load_model(folder / "model.keras")),
+        ("save_weights", lambda: made[0].save_weights(folder / "model.weights.h5")),
+        ("load_weights", lambda: made[0].load_weights(folder / "model.weights.h5")),
+    ]
 
 
-PARTS = {each.__name__: each for each in (workflow, loader, vocabulary, model, export)}
+PARTS: dict[str, tuple[Callable[[Path, int], Any], int]] = {
+    "loader": (loader, 4_000_000),
+    "vocabulary": (vocabulary, 10_000_000),
+    "model": (model, 1_600_000),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = options(__doc__, folder=Path("build/benchmarks"), gigabytes=1.0)
-    parser.add_argument("part", nargs="?", choices=PARTS, default="workflow")
-    parser.add_argument("--rows", type=int, nargs="+", help="of the data, or of the table")
-    parser.add_argument("--shuffle", action="store_true", help="transform_to_parquet shuffles")
-    parser.add_argument("--steps", nargs="+", help="of `model`; all, where none is named")
+    parser = options(__doc__, files=True)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--rows", type=int, help="of the data, of a vocabulary or of a table")
     parsed = parser.parse_args(arguments)
-    PARTS[parsed.part](parsed)
+    part, rows = PARTS[parsed.part]
+    rows = parsed.rows or rows
+    show(f"{parsed.part}: {rows:,} rows", part(parsed.folder, rows))
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ def _spread(count: int, most: int) -> tuple[int, ...]:
 
 
 CRITEO = Shape(13, _spread(26, 1_000_000), (), 0, 16, (1024, 1024, 1024, 1024))
+# Dense layers for a CPU.
+SMALL = (256, 128, 64)
 # Of the seeds: 10 numeric and 40 categorical columns, three of them 10-hot.
 WIDE_AND_DEEP = Shape(10, _spread(37, 4_000_000), (1000, 20_000, 500_000), 10, 32, (1024, 512, 256))
 
@@ -92,8 +94,7 @@ class Way:
         keras.config.set_dtype_policy(self.policy)
         model = self.build(shape, ids)
         keras.config.set_dtype_policy("float32")
-        if not tf.distribute.has_strategy():  # whose variables take no part of a table
-            start_equally(model, shape)
+        start_equally(model, shape)
         if self.split is None:
             model.compile(self.optimizer(), "binary_crossentropy", jit_compile=False)
         else:
@@ -155,12 +156,12 @@ def naive_wide_and_deep(shape: Shape, ids: str, hashed: bool = False) -> keras.M
     }
     wide, deep = [], []
     for name, rows in shape.scalars.items():
-        column = HashBucket(rows)(scalars[name]) if hashed else scalars[name]
+        column = keras.layers.Hashing(rows)(scalars[name]) if hashed else scalars[name]
         wide.append(_vectors(column, rows, 1, f"{name}_weights", "zeros"))
         deep.append(_vectors(column, rows, shape.width, f"{name}_vectors"))
     for name, rows in shape.multi.items():
         values, lengths = pairs[name]
-        pair = (HashBucket(rows)(values) if hashed else values, lengths)
+        pair = (keras.layers.Hashing(rows)(values) if hashed else values, lengths)
         wide.append(SparseLookup(rows, 1, "sum", name=f"{name}_weights")(pair))
         deep.append(SparseLookup(rows, shape.width, "mean", name=f"{name}_vectors")(pair))
     x = _dense(keras.layers.Concatenate()([*deep, *numbers.values()]), shape)
@@ -183,23 +184,6 @@ def our_wide_and_deep(shape: Shape, ids: str, shard: str | None = None) -> keras
     return models.wide_and_deep(
         sizes, shape.numbers, hidden=shape.hidden, id_dtypes=dtypes, shard=shard
     )
-
-
-class HashBucket(keras.layers.Layer):
-    """Values to ids by their text's hash, which TensorFlow computes on the host."""
-
-    def __init__(self, rows: int) -> None:
-        super().__init__()
-        self.rows = rows
-        self.supports_jit = False
-
-    def call(self, values: tf.Tensor) -> tf.Tensor:
-        """The ids, of the same shape."""
-        return tf.strings.to_hash_bucket_fast(tf.strings.as_string(values), self.rows)
-
-    def compute_output_spec(self, values: Any) -> Any:
-        """The same shape, int64."""
-        return keras.KerasTensor(values.shape, "int64")
 
 
 class SparseLookup(keras.layers.Layer):

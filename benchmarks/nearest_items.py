@@ -8,9 +8,10 @@ towers do: a search in an index would find little among vectors without any stru
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,10 @@ def make_tower() -> tuple[Workflow, Any]:
     return workflow, tower
 
 
-def write_items(path: Path, count: int) -> Path:
+def write_items(path: Path, count: int) -> None:
     """Vectors of numbered items."""
     lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors(count, 2).ravel()), WIDTH)
     pq.write_table(pa.table({"id": np.arange(count), "vector": lists}), path)
-    return path
 
 
 def milliseconds(client: EnsembleClient, rows: int) -> float:
@@ -67,62 +67,53 @@ def milliseconds(client: EnsembleClient, rows: int) -> float:
     return 1000 * asked.seconds
 
 
-def share_of(lists: Array, exact: Array) -> float:
-    """The share of the exact lists' items that other lists have."""
-    return float(np.mean([np.isin(*pair) for pair in zip(exact, lists, strict=True)]))
+def export(search: str, name: str, folder: Path) -> float:
+    """Write an ensemble whose search is exact, by a runtime, or by an index; the seconds."""
+    workflow, tower = make_tower()
+    network = NearestItems(tower, folder / "items.parquet", K)
+    if search not in EXACT:
+        index, _, parameters = search.partition(" ")
+        network = NearestItems(tower, folder / "items.parquet", K, index, parameters)
+    runtime = search if search in EXACT else "onnx"
+    serving = ServingOptions(runtime=runtime, max_rows=64, warm_up=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The index .* finds few")
+        write = partial(export_ensemble, network, workflow, name, folder / "models")
+        return timed(partial(write, serving=serving), 1).seconds
+
+
+def rows(folder: Path, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """A line for each catalogue and search."""
+    searches = (*EXACT, *INDEXES)
+    for count in sizes:
+        write_items(folder / "items.parquet", count)
+        built = [export(s, f"search{n}", folder) for n, s in enumerate(searches)]
+        with TritonServer(folder / "models") as server:
+            exact = None
+            for number, (search, seconds) in enumerate(zip(searches, built, strict=True)):
+                with EnsembleClient(server.grpc_url, f"search{number}") as client:
+                    one, many = (milliseconds(client, rows) for rows in (1, 64))
+                    lists = client.predict({"user": list(range(USERS))})["item"]
+                exact = lists if exact is None else exact
+                shared = [np.isin(*pair) for pair in zip(exact, lists, strict=True)]
+                yield {
+                    "items": count,
+                    "search": search,
+                    "ms, 1 row": one,
+                    "ms, 64 rows": many,
+                    f"recall@{K}": float(np.mean(shared)),
+                    "export, s": seconds,
+                }
+        shutil.rmtree(folder / "models")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table of catalogues and searches."""
     parser = options(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    sizes = parser.parse_args(arguments).sizes
-    searches = [*EXACT, *INDEXES]
-    workflow, tower = make_tower()
-    built: dict[tuple[int, str], float] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        for count in sizes:
-            items = write_items(folder / "items.parquet", count)
-            for number, search in enumerate(searches):
-                index, _, parameters = search.partition(" ")
-                network = NearestItems(tower, items, K)
-                if search not in EXACT:
-                    network = NearestItems(tower, items, K, index, parameters)
-                serving = ServingOptions(
-                    runtime=search if search in EXACT else "onnx", max_rows=64, warm_up=False
-                )
-                export = partial(
-                    export_ensemble,
-                    network,
-                    workflow,
-                    f"s{number}_{count}",
-                    folder / "models",
-                    serving=serving,
-                )
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "The index .* finds few")
-                    built[count, search] = timed(export, 1).seconds
-        with TritonServer(folder / "models") as server:
-            table = []
-            for count in sizes:
-                exact = None
-                for number, search in enumerate(searches):
-                    with EnsembleClient(server.grpc_url, f"s{number}_{count}") as client:
-                        one, many = (milliseconds(client, rows) for rows in (1, 64))
-                        lists = client.predict({"user": list(range(USERS))})["item"]
-                    exact = lists if exact is None else exact
-                    table.append(
-                        {
-                            "items": count,
-                            "search": search,
-                            "ms, 1 row": one,
-                            "ms, 64 rows": many,
-                            f"recall@{K}": share_of(lists, exact),
-                            "export, s": built[count, search],
-                        }
-                    )
-    show("Searches for the nearest items", table)
+    parsed = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        show("Searches for the nearest items", rows(Path(folder), parsed.sizes))
 
 
 if __name__ == "__main__":

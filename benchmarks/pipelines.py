@@ -20,32 +20,21 @@ class Pipeline:
     """The work of a data set.
 
     Attributes:
-        write: writes so many raw rows to a folder, unless they are there.
+        draw: makes so many raw rows.
         workflow: the work as operators, not fitted; of the folder that the raw files are in.
         ids: the categorical columns.
     """
 
-    write: Callable[[Path, int], list[Path]]
+    draw: data.Draw
     workflow: Callable[[Path], Workflow]
     ids: list[str]
 
-
-def write_clicks(folder: Path, rows: int) -> list[Path]:
-    """Raw Criteo-like rows."""
-    return data.write_files(folder, "raw_clicks", rows, data.raw_clicks)
-
-
-def write_ratings(folder: Path, rows: int) -> list[Path]:
-    """MovieLens-like ratings, and `movies.parquet` beside them."""
-    paths = data.write_files(folder, "ratings", rows, data.ratings)
-    if not (folder / "movies.parquet").exists():
-        data.movies(np.random.default_rng(0)).write_parquet(folder / "movies.parquet")
-    return paths
-
-
-def write_lists(folder: Path, rows: int) -> list[Path]:
-    """Lists that are in the data."""
-    return data.write_files(folder, "lists", rows, data.lists)
+    def write(self, folder: Path, rows: int) -> list[Path]:
+        """Write raw rows to a folder, and MovieLens' movies beside them, unless they are there."""
+        paths = data.write_files(folder, self.draw.__name__, rows, self.draw)
+        if self.draw is data.ratings and not (folder / "movies.parquet").exists():
+            data.movies(np.random.default_rng(0)).write_parquet(folder / "movies.parquet")
+        return paths
 
 
 def click_workflow(_: Path = Path()) -> Workflow:
@@ -55,13 +44,14 @@ def click_workflow(_: Path = Path()) -> Workflow:
     return Workflow((clipped >> ops.Normalize()) + (CATS >> ops.Categorify(dtype="int32")) + label)
 
 
-def movie_workflow(folder: Path) -> Workflow:
-    """Genres joined as lists; users, movies and genres made categories; the rating compared."""
-    return rating_workflow(str(folder / "movies.parquet"))
-
-
 def rating_workflow(movies: Any) -> Workflow:
-    """See `movie_workflow`; of a table of movies, or its file."""
+    """Genres joined as lists; users, movies and genres made categories; the rating compared.
+
+    Args:
+        movies: a table, or the folder that has its file.
+    """
+    if isinstance(movies, Path):
+        movies = str(movies / "movies.parquet")
     joined = ["movieId"] >> ops.JoinExternal(movies, on="movieId")
     ids = (["userId"] + joined) >> ops.Categorify(dtype="int32")
     label = ["rating"] >> ops.LambdaOp(lambda rating: (rating > 3).cast("int8"))
@@ -75,9 +65,9 @@ def list_workflow(_: Path = Path()) -> Workflow:
 
 
 PIPELINES = {
-    "criteo": Pipeline(write_clicks, click_workflow, CATS),
-    "movielens": Pipeline(write_ratings, movie_workflow, ["userId", "movieId", "genres"]),
-    "lists": Pipeline(write_lists, list_workflow, ["genres"]),
+    "criteo": Pipeline(data.raw_clicks, click_workflow, CATS),
+    "movielens": Pipeline(data.ratings, rating_workflow, ["userId", "movieId", "genres"]),
+    "lists": Pipeline(data.lists, list_workflow, ["genres"]),
 }
 
 

@@ -1,7 +1,7 @@
 """Machines, dollars and limits of a large deployment, computed from the figures of docs/benchmarks.md.
 
     python -m benchmarks.scale_model [--bytes-a-day 10e12] [--rows-of-history 10e9] [--table-bytes 1e12]
-        [--requests 100000] [--p99-ms 10] [--price cpu=0.81 ...] [--check]
+        [--requests 100000] [--p99-ms 10] [--cpu-usd 0.81] [--gpu-usd 63.3] [--memory-usd 10] [--check]
 
 Each stage takes the longer of its computation and its transfers, which overlap. Collectives cost
 alpha + bytes / beta. A request waits as in a queue of many servers (Erlang C), with service times of an
@@ -31,8 +31,6 @@ _PLACES = {
     "cpu transform s": rf"\| Criteo-like \| cpu \| [\d.]+ \| {_NUMBER} \|",
     "million samples/s": rf"split step, bfloat16, 32 steps a call \| {_NUMBER} \| \*\*90",
     "bytes a row": rf"\| parquet, our loader, shuffled; [^|]*\|[^|]*\|[^|]*\| {_NUMBER} \|",
-    "one GPU, ours": rf"on two, ours {_NUMBER} and",
-    "two GPUs, ours": rf"on two, ours [\d.]+ and {_NUMBER}\.",
     "split step, 1": rf"from files, a host of four\**? \| 1 \| {_NUMBER} \|",
     "split step, 2": rf"from files, a host of four\**? \| 2 \| {_NUMBER} \|",
     "split step, 4": rf"from files, a host of four\**? \| 4 \| {_NUMBER} \|",
@@ -72,37 +70,26 @@ GPU_MEMORY = 141e9
 # Of a GPU's memory, for tables; the rest is for the step and the loader.
 FOR_TABLES = 0.8
 MOST_HOSTS = 10_000
+# Criteo's MLP: rows of a batch on each GPU, ids of a row, numbers of a vector, bytes of dense gradients.
+BATCH, IDS, WIDTH, DENSE = 65_536, 26, 16, 14.4e6
 # Float32 Adagrad has one accumulator for each weight.
 STATES = 2
 
 
 @dataclass(frozen=True)
 class Collective:
-    """The time of a collective operation: alpha + bytes / beta.
-
-    Attributes:
-        alpha: seconds of an operation without data.
-        beta: bytes a second.
-    """
+    """The time of a collective operation: alpha seconds, and bytes / beta."""
 
     alpha: float
     beta: float
 
     def seconds(self, size: float) -> float:
-        """Seconds for a buffer of so many bytes on each GPU.
-
-        Example:
-            >>> round(Collective(1e-4, 200e9).seconds(20e6), 6)
-            0.0002
-        """
+        """Seconds for a buffer of so many bytes on each GPU."""
         return self.alpha + size / self.beta
 
 
 def fitted(times: Mapping[float, float]) -> Collective:
-    """Alpha and beta by least squares of relative errors.
-
-    Args:
-        times: measured seconds by the bytes of the buffer.
+    """Alpha and beta by least squares of relative errors, from measured seconds by the bytes of the buffer.
 
     Example:
         >>> made = fitted({1e6: 2e-3, 3e6: 4e-3})
@@ -116,8 +103,6 @@ def fitted(times: Mapping[float, float]) -> Collective:
 
 # Seconds by bytes on two H200s of one host, as docs/scale.md has them.
 ALL_TO_ALL = {1e6: 117e-6, 14e6: 224e-6, 54e6: 319e-6}
-MIRRORED_REDUCE = {1e6: 0.38e-3, 14e6: 0.58e-3, 54e6: 0.72e-3}
-MIRRORED_GATHER = {1e6: 2.20e-3, 14e6: 1.83e-3, 54e6: 2.11e-3}
 # Between hosts: eight adapters of 400 Gbit/s, one a GPU; latency of a switched network.
 BETWEEN_HOSTS = Collective(50e-6, 50e9)
 
@@ -145,7 +130,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Need:
-    """The machines of a stage, and what ends first when it grows."""
+    """The machines of a stage, and what ends first when it grows; no hours: all day."""
 
     stage: str
     machine: str
@@ -153,6 +138,18 @@ class Need:
     usd: float
     hours: float | None
     limit: str
+
+    def row(self) -> dict[str, Any]:
+        """A line of the table."""
+        hours = 24 if self.hours is None else self.hours
+        return {
+            "": self.stage,
+            "machines": f"{self.count} {self.machine}",
+            "USD/h": f"{self.usd:.2f}",
+            "hours": "all" if self.hours is None else f"{hours:.1f}",
+            "USD/day": f"{self.usd * hours:,.0f}",
+            "grows first against": self.limit,
+        }
 
 
 def read_figures(page: str) -> dict[str, float]:
@@ -173,37 +170,28 @@ def read_figures(page: str) -> dict[str, float]:
     return found
 
 
-def step_seconds(
-    alone: float, gpus: int, *, ids: float, width: int, dense: float, distinct: float = 0.25
-) -> float:
-    """Seconds of a training step with tables divided among GPUs, nothing overlapped.
+def step_seconds(alone: float, gpus: int, distinct: float = 0.25) -> float:
+    """Seconds of a step of Criteo's MLP with tables divided among GPUs, eight a host, nothing overlapped.
 
     Ids go to the owners of their rows, vectors come back, and gradients go the same way; dense
     gradients are reduced. Between hosts each collective also passes the network.
 
     Args:
         alone: seconds of the step on one GPU.
-        gpus: the number of GPUs, eight a host.
-        ids: ids of a batch on a GPU.
-        width: numbers of a vector.
-        dense: bytes of dense gradients.
+        gpus: the number of GPUs.
         distinct: the part of the ids that differ from all others of the batch.
-
-    Example:
-        >>> step_seconds(3e-3, 1, ids=1e6, width=16, dense=14e6)
-        0.003
     """
     if gpus == 1:
         return alone
-    rows, hosts, near = ids * distinct, -(-gpus // 8), min(gpus, 8)
+    rows, hosts, near = IDS * BATCH * distinct, -(-gpus // 8), min(gpus, 8)
     # (bytes to GPUs of the host, bytes to other hosts) that a GPU sends.
-    vectors = rows * width * 4
+    vectors = rows * WIDTH * 4
     sent = [
         (size * (near - 1) / gpus, size * (1 - near / gpus))
         for size in (rows * 8, vectors, vectors)
     ]
     # A ring in each host, and eight rings between hosts, each with an eighth of the gradients.
-    sent.append((2 * dense * (near - 1) / near, 2 * dense / 8 * (hosts - 1) / hosts))
+    sent.append((2 * DENSE * (near - 1) / near, 2 * DENSE / 8 * (hosts - 1) / hosts))
     # The measured buffers are twice what each of two GPUs sends.
     inside = sum(fitted(ALL_TO_ALL).seconds(2 * own) for own, _ in sent)
     between = sum(BETWEEN_HOSTS.seconds(other) for _, other in sent) if hosts > 1 else 0
@@ -231,12 +219,7 @@ def waits(servers: int, load: float) -> float:
 
 
 def p99_ms(servers: int, requests: float, service_ms: float, alone_ms: float) -> float:
-    """The 99th percentile of a request's time: that of one alone, and the wait; infinite if overloaded.
-
-    Example:
-        >>> p99_ms(1, 2000, 0.6, 1.0)
-        inf
-    """
+    """The 99th percentile of a request's time: that of one alone, and the wait; infinite if overloaded."""
     load = requests * service_ms / 1e3
     if load >= servers:
         return math.inf
@@ -253,100 +236,68 @@ def plan(work: Work, figures: Mapping[str, float], machines: Mapping[str, Machin
     """
     size = figures["bytes a row"]
     rows = work.bytes_a_day / size
+
+    def etl(stage: str, rows: float, transferred: float, cost: str) -> Need:
+        machine = machines["cpu"]
+        computing = rows * figures[cost] / figures["etl rows"]
+        transferring = rows * transferred / machine.link
+        seconds = max(computing, transferring)
+        count = math.ceil(seconds / (work.hours * 3600))
+        limit = "processors" if computing >= transferring else "the link to the store"
+        return Need(stage, "cpu", count, count * machine.usd, seconds / count / 3600, limit)
+
     return [
-        _etl("fit of the history", work, work.history_rows, size, "cpu fit s", figures, machines),
-        _etl("transform of a day", work, rows, 2 * size, "cpu transform s", figures, machines),
-        _training(work, rows, figures, machines),
+        etl("fit of the history", work.history_rows, size, "cpu fit s"),
+        etl("transform of a day", rows, 2 * size, "cpu transform s"),
+        _training(work, rows, figures, machines["gpu"]),
         _serving(work, figures, machines),
     ]
 
 
-def _etl(
-    stage: str,
-    work: Work,
-    rows: float,
-    transferred: float,
-    cost: str,
-    figures: Mapping[str, float],
-    machines: Mapping[str, Machine],
-) -> Need:
-    machine, speed = machines["cpu"], figures["etl rows"] / figures[cost]
-    computing, transferring = rows / speed, rows * transferred / machine.link
-    seconds = max(computing, transferring)
-    count = math.ceil(seconds / (work.hours * 3600))
-    limit = "processors" if computing >= transferring else "the link to the store"
-    return Need(stage, "cpu", count, count * machine.usd, seconds / count / 3600, limit)
-
-
-def _training(
-    work: Work, rows: float, figures: Mapping[str, float], machines: Mapping[str, Machine]
-) -> Need:
-    machine, batch = machines["gpu"], 65_536
+def _training(work: Work, rows: float, figures: Mapping[str, float], machine: Machine) -> Need:
     for_tables = math.ceil(work.table_bytes * STATES / (GPU_MEMORY * FOR_TABLES * machine.gpus))
-    alone = batch / figures["million samples/s"] / 1e6
-    count, limit = max(for_tables, 1), "memory of the GPUs, for tables and optimizer state"
-    while True:
+    alone = BATCH / figures["million samples/s"] / 1e6
+    first = max(for_tables, 1)
+    for count in range(first, MOST_HOSTS + 1):
         gpus = count * machine.gpus
-        step = step_seconds(alone, gpus, ids=26 * batch, width=16, dense=14.4e6)
-        hours = rows / (gpus * batch) * step / 3600
+        hours = rows / (gpus * BATCH) * step_seconds(alone, gpus) / 3600
         if hours <= work.hours:
+            limit = "memory of the GPUs, for tables and optimizer state"
+            if count > first:
+                limit = "time of a step, of which the network is a part"
             return Need("training on a day", "gpu", count, count * machine.usd, hours, limit)
-        if count == MOST_HOSTS:
-            raise SystemExit(
-                f"Expected a day that {MOST_HOSTS:,} hosts can train on in {work.hours} hours. "
-                f"Received: {rows:.3g} rows, which take them {hours:.3g}. Set --hours."
-            )
-        count, limit = count + 1, "time of a step, of which the network is a part"
+    raise SystemExit(
+        f"Expected a day that {MOST_HOSTS:,} hosts can train on in {work.hours} hours. "
+        f"Received: {rows:.3g} rows, which take longer. Set --hours."
+    )
 
 
 def _serving(work: Work, figures: Mapping[str, float], machines: Mapping[str, Machine]) -> Need:
-    kinds = ["cpu", "memory"]
-    fits = [kind for kind in kinds if work.table_bytes * 1.2 <= machines[kind].memory]
-    if not fits:
-        most = max(machines[kind].memory for kind in kinds) / 1.2
+    # The smaller one first.
+    limits = {
+        "cpu": "processors",
+        "memory": "memory of a server, which holds the tables whole",
+    }
+    most = {kind: machines[kind].memory / 1.2 for kind in limits}
+    kind = next((kind for kind in limits if work.table_bytes <= most[kind]), None)
+    if kind is None:
         raise SystemExit(
-            f"Expected tables of at most {most:.3g} bytes, since each server holds them whole. "
-            f"Received: {work.table_bytes:.3g}. Hash or prune the tables for serving."
+            f"Expected tables of at most {max(most.values()):.3g} bytes, since each server holds them "
+            f"whole. Received: {work.table_bytes:.3g}. Hash or prune the tables for serving."
         )
-    machine = machines[fits[0]]
+    machine = machines[kind]
     service, alone = figures["server us"] / 1e3, figures["one request ms"]
     if alone > work.p99_ms:
         raise SystemExit(
             f"Expected a p99 from {alone} ms, the time of one request alone. "
             f"Received: {work.p99_ms} ms."
         )
-    count = 1
-    while True:
-        cores = count * machine.cores
-        # Half of the processors, so that a burst of twice the requests is answered.
-        if work.requests * service / 1e3 <= cores / 2:
-            late = p99_ms(cores, work.requests, service, alone)
-            if late <= work.p99_ms:
-                break
+    # Half of the processors, so that a burst of twice the requests is answered.
+    count = max(1, math.ceil(work.requests * service / 1e3 * 2 / machine.cores))
+    while p99_ms(count * machine.cores, work.requests, service, alone) > work.p99_ms:
         count += 1
     count += 1  # one may fail
-    limit = (
-        "memory of a server, which holds the tables whole" if fits[0] == "memory" else "processors"
-    )
-    return Need("serving", fits[0], count, count * machine.usd, None, limit)
-
-
-def mirrored_ratio(figures: Mapping[str, float]) -> float:
-    """Predicted speed of two GPUs under MirroredStrategy, as a multiple of one.
-
-    A step adds one reduction of the dense gradients, and a gathering of each GPU's 122.7 MB of
-    gradients of tables, whose time did not grow with its size.
-    """
-    alone = 65_536 / figures["one GPU, ours"] / 1e6
-    gathered = sum(MIRRORED_GATHER.values()) / len(MIRRORED_GATHER)
-    return 2 * alone / (alone + fitted(MIRRORED_REDUCE).seconds(14.4e6) + gathered)
-
-
-def split_ratio(figures: Mapping[str, float], gpus: int) -> float:
-    """Predicted speed of the split step on several GPUs, as a multiple of one."""
-    batch = 65_536
-    alone = batch / figures["split step, 1"] / 1e6
-    return gpus * alone / step_seconds(alone, gpus, ids=26 * batch, width=16, dense=14.4e6)
+    return Need("serving", kind, count, count * machine.usd, None, limits[kind])
 
 
 def checks(figures: Mapping[str, float], runs: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -356,17 +307,17 @@ def checks(figures: Mapping[str, float], runs: Mapping[str, float]) -> list[dict
         figures: a result of `read_figures`.
         runs: measured ratios of docs/scale.md by their names; see `read_runs`.
     """
-    inside = fitted(ALL_TO_ALL)
+    alone = BATCH / figures["split step, 1"] / 1e6
     rows = [
-        ("two H200s, MirroredStrategy, speed of one", mirrored_ratio(figures),
-         figures["two GPUs, ours"] / figures["one GPU, ours"]),
-        *((f"{count} H200s, split step, speed of one", split_ratio(figures, gpus),
-           figures[f"split step, {gpus}"] / figures["split step, 1"])
-          for gpus, count in ((2, "two"), (4, "four"))),
-        *((f"all-to-all of {size / 1e6:.0f} MB, ms", inside.seconds(size) * 1e3, seconds * 1e3)
-          for size, seconds in ALL_TO_ALL.items()),
-        *((name, work_of(name), measured) for name, measured in runs.items()),
+        (f"{count} H200s, split step, speed of one", gpus * alone / step_seconds(alone, gpus),
+         figures[f"split step, {gpus}"] / figures["split step, 1"])
+        for gpus, count in ((2, "two"), (4, "four"))
     ]  # fmt: skip
+    rows += [
+        (f"all-to-all of {size / 1e6:.0f} MB, ms", fitted(ALL_TO_ALL).seconds(size) * 1e3, s * 1e3)
+        for size, s in ALL_TO_ALL.items()
+    ]
+    rows += [(name, work_of(name), measured) for name, measured in runs.items()]
     return [
         {"": name, "model": model, "measured": measured, "model / measured": model / measured}
         for name, model, measured in rows
@@ -399,39 +350,6 @@ def read_runs(page: str) -> dict[str, float]:
     return {name: float(value) for name, value in found}
 
 
-def priced(given: Sequence[str]) -> dict[str, Machine]:
-    """The machines, some with a user's own price.
-
-    Raises:
-        SystemExit: it is not NAME=DOLLARS, of a known machine.
-    """
-    machines = dict(MACHINES)
-    for text in given:
-        name, _, price = text.partition("=")
-        if name not in machines or not re.fullmatch(r"\d+(\.\d+)?", price):
-            raise SystemExit(
-                f"Expected --price NAME=DOLLARS, with a NAME among {', '.join(machines)}. "
-                f"Received: {text!r}."
-            )
-        machines[name] = replace(machines[name], usd=float(price))
-    return machines
-
-
-def table(needs: Sequence[Need]) -> list[dict[str, Any]]:
-    """Rows for `show`."""
-    return [
-        {
-            "": need.stage,
-            "machines": f"{need.count} {need.machine}",
-            "USD/h": f"{need.usd:.2f}",
-            "hours": "all" if need.hours is None else f"{need.hours:.1f}",
-            "USD/day": f"{need.usd * (24 if need.hours is None else need.hours):,.0f}",
-            "grows first against": need.limit,
-        }
-        for need in needs
-    ]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of machines, or the checks."""
     parser = options(__doc__)
@@ -439,7 +357,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, default in names.items():
         option = "rows-of-history" if name == "history_rows" else name.replace("_", "-")
         parser.add_argument(f"--{option}", dest=name, type=_positive, default=default)
-    parser.add_argument("--price", action="append", default=[], metavar="NAME=USD")
+    for kind, machine in MACHINES.items():
+        parser.add_argument(f"--{kind}-usd", type=_positive, default=machine.usd, help="an hour")
     parser.add_argument("--check", action="store_true", help="print the model beside runs")
     parsed = parser.parse_args(arguments)
     figures = read_figures((PAGES / "benchmarks.md").read_text())
@@ -447,7 +366,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show("model and runs", checks(figures, read_runs((PAGES / "scale.md").read_text())))
         return
     work = Work(**{name: getattr(parsed, name) for name in names})
-    show("machines", table(plan(work, figures, priced(parsed.price))))
+    machines = {
+        kind: replace(machine, usd=getattr(parsed, f"{kind}_usd"))
+        for kind, machine in MACHINES.items()
+    }
+    show("machines", [need.row() for need in plan(work, figures, machines)])
 
 
 def _positive(text: str) -> float:

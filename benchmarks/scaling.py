@@ -33,7 +33,15 @@ from typing import Any
 
 from benchmarks.measure import in_child, memory_gb, options, peak_memory
 from benchmarks.scaling_cases import OPERATORS, VERB_CASES, Case
-from benchmarks.scaling_costs import Costs, Measured, flags_of, print_summary
+from benchmarks.scaling_costs import (
+    Growth,
+    Measured,
+    costs_too_much,
+    flags_of,
+    growths,
+    once_more,
+    print_summary,
+)
 from workflow import Workflow
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
@@ -73,23 +81,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if failed:  # what is left would look like a result
         sys.exit("\n\n".join(failed))
     print_summary(measured)
-    flags = [flag for title, costs in measured.items() for flag in flags_of(costs, title)]
+    flags = [flag for title, found in measured.items() for flag in flags_of(found, title)]
     if flags:
         sys.exit(f"{len(flags)} costs grow faster than they should:\n" + "\n".join(flags))
 
 
-def _measure(case: Case, parsed: Namespace) -> Costs:
+def _measure(case: Case, parsed: Namespace) -> dict[Growth, float]:
     """Measure a case, and once more over more rows where a cost is too high.
 
     What leaves the caches as its rows grow costs more for a row, until it has left them, and other
     work on the machine may take them away. So an exponent that is too large is taken again over more
     rows, where a true one stays, and so is a list that costs too much.
     """
-    known = _in_a_process(case, parsed.gigabytes, parsed.rows)
-    if Costs(known).costs_too_much():
-        most = parsed.rows[-1]
-        known += _in_a_process(case, parsed.gigabytes, [most // 4, most * 4])
-    return Costs(known)
+    found = growths(_in_a_process(case, parsed.gigabytes, parsed.rows))
+    if costs_too_much(found):
+        rows = [parsed.rows[-1] * 4**power // 4 for power in range(3)]
+        found = once_more(found, growths(_in_a_process(case, parsed.gigabytes, rows)))
+    return found
 
 
 def _group(case: Case) -> str:
@@ -111,50 +119,43 @@ def measure_here(title: str, gigabytes: float, rows: Sequence[int]) -> list[Meas
     for table in TABLES if case.table else [ONE_TABLE]:
         for form in case.forms:
             with tempfile.TemporaryDirectory() as scratch:
-                run = _Runs(case, form, table, Path(scratch))
-                run.measure(100)  # what is imported and allocated once
-                for count in rows:
-                    found += run.measure(count)
+                actions = _actions(case, form, table, Path(scratch))
+                for _, work in actions(100):  # what is imported and allocated once
+                    _cost(work)
+                found += [
+                    Measured(form, table, count, action, *_cost(work))
+                    for count in rows
+                    for action, work in actions(count)
+                ]
     return found
 
 
-class _Runs:
-    """The actions of one form of a case, over one vocabulary."""
+def _actions(
+    case: Case, form: str, table: int, scratch: Path
+) -> Callable[[int], Iterator[tuple[str, Callable[[], Any]]]]:
+    """The actions of one form of a case over one vocabulary, by the values of a column."""
+    graph = case.make(table)
+    fitted = Workflow(graph).fit(case.every(form, table))
+    file, folder = scratch / "data.parquet", scratch / "out"
 
-    def __init__(self, case: Case, form: str, table: int, scratch: Path) -> None:
-        self._case, self._form, self._table, self._scratch = case, form, table, scratch
-        self._graph = case.make(table)
-        self._fitted = Workflow(self._graph).fit(case.every(form, table))
+    def to_parquet() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        fitted.transform_to_parquet(file, folder)
 
-    def measure(self, rows: int) -> list[Measured]:
-        """Measure each action over so many values."""
-        return [
-            Measured(self._form, self._table, rows, action, *_cost(work))
-            for action, work in self._actions(rows)
-        ]
-
-    def _actions(self, rows: int) -> Iterator[tuple[str, Callable[[], Any]]]:
-        case, fitted = self._case, self._fitted
-        data = case.rows(self._form, rows, self._table)
-        file, folder = self._scratch / "data.parquet", self._scratch / "out"
+    def actions(rows: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+        data = case.rows(form, rows, table)
         data.write_parquet(file, row_group_size=ROWS_PER_GROUP)
-
-        def to_parquet() -> None:
-            shutil.rmtree(folder, ignore_errors=True)
-            fitted.transform_to_parquet(file, folder)
-
-        yield "fit", lambda: Workflow(self._graph).fit(data)
+        yield "fit", lambda: Workflow(graph).fit(data)
         yield "collect", lambda: fitted.transform(data).collect()
         yield "streaming", lambda: fitted.transform(file).collect(engine="streaming")
         yield "parquet", to_parquet
         if case.row_by_row:
-            yield "numpy", self._numpy(data)
+            program = fitted.program
+            columns = {name: to_column(data[name]) for name in program.inputs}
+            run = NumpyInterpreter(fold_tables(program))
+            yield "numpy", lambda: run(columns)
 
-    def _numpy(self, data: Any) -> Callable[[], Any]:
-        program = self._fitted.program
-        columns = {name: to_column(data[name]) for name in program.inputs}
-        run = NumpyInterpreter(fold_tables(program))
-        return lambda: run(columns)
+    return actions
 
 
 def _cost(work: Callable[[], Any]) -> tuple[float, float]:

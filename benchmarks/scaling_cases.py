@@ -121,117 +121,108 @@ def _keys(table: int, kind: str = "id") -> pl.Series:
     return values_of(kind, np.arange(table), np.random.default_rng(0))
 
 
-def _external(table: int, kind: str) -> pl.DataFrame:
-    year = np.arange(table) % 100
-    return pl.DataFrame({"a": _keys(table, kind), "year": year, "score": year / 7})
-
-
-def _lists_of(table: int) -> pl.DataFrame:
-    offsets = np.arange(0, 3 * table + 1, 3)
-    genres = to_lists(pl.Series(np.arange(3 * table) % 20), offsets)
-    return pl.DataFrame({"a": _keys(table), "genres": genres})
-
-
-def _features(table: int) -> dict[str, Any]:
-    return {"id": _keys(table), "feature": np.arange(table) % 1_000}
-
-
 def _on_a(operator: Any) -> Make:
     return lambda _: ["a"] >> operator
 
 
 def _operators() -> list[Case]:
-    number, whole, ids, texts = ({"a": kind} for kind in ("number", "whole", "id", "text"))
-    rated = {"a": "id", "rating": "number"}
-    a = ("a",)
-    tagging = (ops.TagAsItemFeatures, ops.TagAsItemID, ops.TagAsUserFeatures, ops.TagAsUserID)
-    category, encoding = ops.Categorify, ops.TargetEncoding("rating")
+    number, whole, ids, texts, times = (
+        {"a": kind} for kind in ("number", "whole", "id", "text", "time")
+    )
+    rated, pairs, mixed = (
+        {"a": "id", "rating": "number"},
+        {"a": "id", "b": "id"},
+        {"a": "id", "b": "whole"},
+    )
+    a, pair, category = ("a",), [["a", "b"]], ops.Categorify
+    # Of a column of any form, which is all that they take.
+    alone = [
+        (ops.AddMetadata(tags=["x"]), number, ""),
+        (ops.AddProperties({"x": 1}), number, ""),
+        (ops.AddTags(["x"]), number, ""),
+        (ops.TagAsItemFeatures(), ids, ""),
+        (ops.TagAsItemID(), ids, ""),
+        (ops.TagAsUserFeatures(), ids, ""),
+        (ops.TagAsUserID(), ids, ""),
+        (ops.Clip(10, 90), number, ""),
+        (ops.DataStats(), number, "floats"),
+        (ops.DatePart(["year", "month", "hour"]), times, ""),
+        (ops.DropLowCardinality(2), whole, ""),
+        (ops.FillMedian(), number, ""),
+        (ops.FillMissing(0), number, ""),
+        (ops.HashBucket(1_000), ids, "integers"),
+        (ops.HashBucket(1_000), texts, "strings"),
+        (ops.HashBucket(1_000, hash="farmhash"), texts, "farmhash"),
+        (ops.LambdaOp(lambda c: (c > 3).cast("float32") * c), number, ""),
+        (ops.LogOp(), number, ""),
+        (ops.Normalize(), number, ""),
+        (ops.NormalizeMinMax(), number, ""),
+        (ops.ReduceDtypeSize(), whole, ""),
+        (ops.Rename(postfix="_x"), number, ""),
+    ]
+    of_tables = [
+        (category(), ids, "integers"),
+        (category(), texts, "strings"),
+        (category(num_buckets=100), texts, "buckets"),
+        (ops.DataStats(), ids, "integers"),
+    ]
+    of_lists = [
+        (ops.ListSlice(5), ""),
+        (ops.ListSlice(-10, pad=True), "padded"),
+        (ops.ValueCount(), ""),
+    ]
+    by_user = ops.Groupby("a", aggs={"rating": ["list", "mean"]})
     described = ops.JoinGroupby(["rating"], stats=["count", "mean", "std", "max"])
-    combined = {"a": "id", "b": "whole"}
-    lambda_op = ops.LambdaOp(lambda c: (c > 3).cast("float32") * c)
-    pair = [["a", "b"]]
+    encoding = ops.TargetEncoding("rating")
     return [
-        Case("AddMetadata", _on_a(ops.AddMetadata(tags=["x"])), number, lists=a),
-        Case("AddProperties", _on_a(ops.AddProperties({"x": 1})), number, lists=a),
-        Case("AddTags", _on_a(ops.AddTags(["x"])), number, lists=a),
-        *(Case(tag.__name__, _on_a(tag()), ids, lists=a) for tag in tagging),
-        Case("Bucketize", lambda n: ["a"] >> ops.Bucketize(_edges(n)), number, lists=a, table=True),
-        Case("Categorify", _on_a(category()), ids, "integers", a, table=True),
-        Case("Categorify", _on_a(category()), texts, "strings", a, table=True),
-        Case("Categorify", _on_a(category(num_buckets=100)), texts, "buckets", a, table=True),
-        Case(
-            "Categorify", lambda _: pair >> category(), {"a": "id", "b": "id"}, "joint", ("a", "b")
-        ),
-        Case("Categorify", lambda _: pair >> category(encode_type="combo"), combined, "combo"),
-        Case("Clip", _on_a(ops.Clip(10, 90)), number, lists=a),
-        Case(
-            "ColumnSimilarity",
-            lambda n: pair >> ops.ColumnSimilarity(_features(n)),
-            {"a": "id", "b": "id"},
-            table=True,
-        ),
-        Case("DataStats", _on_a(ops.DataStats()), number, "floats", a),
-        Case("DataStats", _on_a(ops.DataStats()), ids, "integers", a, table=True),
-        Case("DatePart", _on_a(ops.DatePart(["year", "month", "hour"])), {"a": "time"}, lists=a),
-        Case(
-            "DifferenceLag",
-            lambda _: ["rating"] >> ops.DifferenceLag("a"),
-            rated,
-            table=True,
-            row_by_row=False,
-        ),
-        Case("DropLowCardinality", _on_a(ops.DropLowCardinality(2)), whole, lists=a),
+        *(Case(_name(op), _on_a(op), kind, label, a) for op, kind, label in alone),
+        *(Case(_name(op), _on_a(op), kind, label, a, table=True) for op, kind, label in of_tables),
+        *(Case(_name(op), _on_a(op), number, label, a, only_lists=True) for op, label in of_lists),
+        Case("Bucketize", lambda n: ["a"] >> ops.Bucketize(_edges(n)), number, "", a, table=True),
+        Case("Categorify", lambda _: pair >> category(), pairs, "joint", ("a", "b")),
+        Case("Categorify", lambda _: pair >> category(encode_type="combo"), mixed, "combo"),
+        Case("ColumnSimilarity", _similarity, pairs, table=True),
+        Case("DifferenceLag", _lag, rated, table=True, row_by_row=False),
         Case("Dropna", _on_a(ops.Dropna()), number, row_by_row=False),
-        Case("FillMedian", _on_a(ops.FillMedian()), number, lists=a),
-        Case("FillMissing", _on_a(ops.FillMissing(0)), number, lists=a),
         Case("Filter", _on_a(ops.Filter(lambda df: df["a"] > 50)), number, row_by_row=False),
-        Case(
-            "Groupby",
-            lambda _: ["a", "rating"] >> ops.Groupby("a", aggs={"rating": ["list", "mean"]}),
-            rated,
-            table=True,
-            row_by_row=False,
-        ),
-        Case("HashBucket", _on_a(ops.HashBucket(1_000)), ids, "integers", a),
-        Case("HashBucket", _on_a(ops.HashBucket(1_000)), texts, "strings", a),
-        Case("HashBucket", _on_a(ops.HashBucket(1_000, hash="farmhash")), texts, "farmhash", a),
-        Case("HashedCross", lambda _: pair >> ops.HashedCross(1_000), combined),
+        Case("Groupby", lambda _: [*rated] >> by_user, rated, table=True, row_by_row=False),
+        Case("HashedCross", lambda _: pair >> ops.HashedCross(1_000), mixed),
         Case("JoinExternal", _join("id"), ids, "integers", a, table=True),
         Case("JoinExternal", _join("text"), texts, "strings", a, table=True),
-        Case(
-            "JoinExternal",
-            lambda n: ["a"] >> ops.JoinExternal(_lists_of(n), on="a", columns_ext=["genres"]),
-            ids,
-            "lists in the table",
-            table=True,
-        ),
-        Case("PretrainedVectors", _vectors, ids, "integers", table=True),
+        Case("JoinExternal", _join_lists, ids, "lists in the table", table=True),
         Case("JoinGroupby", _on_a(described), rated, table=True),
-        Case("LambdaOp", _on_a(lambda_op), number, lists=a),
-        Case("ListSlice", _on_a(ops.ListSlice(5)), number, lists=a, only_lists=True),
-        Case(
-            "ListSlice",
-            _on_a(ops.ListSlice(-10, pad=True)),
-            number,
-            "padded",
-            a,
-            only_lists=True,
-        ),
-        Case("LogOp", _on_a(ops.LogOp()), number, lists=a),
-        Case("Normalize", _on_a(ops.Normalize()), number, lists=a),
-        Case("NormalizeMinMax", _on_a(ops.NormalizeMinMax()), number, lists=a),
-        Case("ReduceDtypeSize", _on_a(ops.ReduceDtypeSize()), whole, lists=a),
-        Case("Rename", _on_a(ops.Rename(postfix="_x")), number, lists=a),
+        Case("PretrainedVectors", _vectors, ids, "integers", table=True),
         Case("TargetEncoding", _on_a(encoding), rated, table=True),
-        Case(
-            "TargetEncoding", lambda _: [["a", "b"]] >> encoding, rated | {"b": "whole"}, "groups"
-        ),
-        Case("ValueCount", _on_a(ops.ValueCount()), number, lists=a, only_lists=True),
+        Case("TargetEncoding", lambda _: pair >> encoding, rated | mixed, "groups"),
     ]
 
 
+def _name(operator: Any) -> str:
+    return type(operator).__name__
+
+
+def _similarity(n: int) -> Graph:
+    features = {"id": _keys(n), "feature": np.arange(n) % 1_000}
+    return [["a", "b"]] >> ops.ColumnSimilarity(features)
+
+
+def _lag(_: int) -> Graph:
+    return ["rating"] >> ops.DifferenceLag("a")
+
+
+def _join_lists(n: int) -> Graph:
+    genres = to_lists(pl.Series(np.arange(3 * n) % 20), np.arange(0, 3 * n + 1, 3))
+    table = pl.DataFrame({"a": _keys(n), "genres": genres})
+    return ["a"] >> ops.JoinExternal(table, on="a", columns_ext=["genres"])
+
+
 def _join(kind: str) -> Make:
-    return lambda n: ["a"] >> ops.JoinExternal(_external(n, kind), on="a")
+    def make(n: int) -> Graph:
+        year = np.arange(n) % 100
+        table = pl.DataFrame({"a": _keys(n, kind), "year": year, "score": year / 7})
+        return ["a"] >> ops.JoinExternal(table, on="a")
+
+    return make
 
 
 def _vectors(n: int) -> Graph:

@@ -1,7 +1,7 @@
 """Latency and throughput of every runtime on the embedded server, in one run.
 
     python -m benchmarks.serving [--seconds 3]
-    python -m benchmarks.serving --backend [--device gpu] [--seconds 2]
+    python -m benchmarks.serving --servers 1 2 4 [--seconds 3]
     python -m benchmarks.serving --graphs [--seconds 9]
 
 Each runtime is asked for 1, 64, 1,024 and 16,384 rows by one client, and for one row at a time
@@ -13,11 +13,9 @@ onnxruntime, called in this process. All take turns in rounds, so that what else
 falls on each of them; "of its floor" is the median over the rounds of a runtime's time, or of its
 requests/s, divided by those of as many empty steps.
 
-`--backend` needs no server: a call of the TensorFlow backend, beside TensorFlow 2's own call of the
-same signature, for the same rows of a MovieLens-like network, in turns. The answers are compared
-before anything is timed.
+`--servers` divides the 32 clients among so many servers of a Criteo-like `fused_onnx`.
 
-`--graphs` needs none either: the fused graph in onnxruntime, beside one written by hand with the same
+`--graphs` needs no server: the fused graph in onnxruntime, beside one written by hand with the same
 answers, with the processor time of this process; see `benchmarks/serving_graphs.py`.
 """
 
@@ -25,29 +23,25 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
-from importlib import import_module
 from operator import truediv
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import grpc
-import numpy as np
 from tritonclient.grpc import service_pb2
 
-from benchmarks.measure import Contestant, in_child, options, race, show, timed, use
+from benchmarks.measure import in_child, options, show
 from benchmarks.serving_graphs import measure_graphs, session_of, tensors_of
 from benchmarks.serving_load import METHOD, load, write_floor
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer
-from serving.embedded.installation import lay_out_backend
 
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
@@ -82,42 +76,46 @@ def request_of(model: str, tensors: dict[str, Any]) -> bytes:
     return request.SerializeToString()
 
 
-def sender(channel: grpc.Channel, request: bytes) -> Call:
-    """Send a request as bytes, and take the answer as bytes."""
-    call = channel.unary_unary(METHOD)
-    return lambda: call(request)
+def export(name: str, folder: Path, runtimes: Iterable[str]) -> Any:
+    """Write the ensembles of a pipeline, each named by its runtime; rows for requests."""
+    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
+
+    pipeline = SERVED[name](SIZES[-1])
+    for runtime in runtimes:
+        export_tensorflow_ensemble(
+            pipeline.model,
+            pipeline.workflow,
+            runtime,
+            folder,
+            pipeline.labels,
+            serving=ServingOptions(runtime=runtime, max_batch_size=SIZES[-1]),
+        )
+    return pipeline.rows
+
+
+def feeds_of(url: str, rows: Any) -> dict[int, dict[str, Any]]:
+    """The tensors of requests, by their rows."""
+    with EnsembleClient(url, "fused_onnx") as client:
+        columns = client.contract.inputs
+    return {size: tensors_of(columns, rows.head(size)) for size in SIZES}
 
 
 def measure(name: str, seconds: float) -> list[Row]:
     """Every runtime of one pipeline, and the floors."""
-    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
-
-    pipeline = SERVED[name](SIZES[-1])
-    with tempfile.TemporaryDirectory() as folder:
-        for runtime in HERE:
-            export_tensorflow_ensemble(
-                pipeline.model,
-                pipeline.workflow,
-                f"{name}_{runtime}",
-                folder,
-                pipeline.labels,
-                serving=ServingOptions(runtime=runtime, max_batch_size=SIZES[-1]),
-            )
-        for number, runtime in enumerate(FLOORS.values()):
-            write_floor(Path(folder), f"{name}_{runtime}", f"{name}_empty{number}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        rows = export(name, folder, HERE)
+        for floor, runtime in FLOORS.items():
+            write_floor(folder, runtime, floor.replace(" ", "_"))
         with TritonServer(folder, startup_timeout=300) as server:
-            with EnsembleClient(server.grpc_url, f"{name}_fused_onnx") as client:
-                columns = client.contract.inputs
-                feeds = {n: tensors_of(columns, pipeline.rows.head(n)) for n in SIZES}
-            requests = {
-                (runtime, n): request_of(f"{name}_{runtime}", feed)
-                for runtime in HERE
-                for n, feed in feeds.items()
-            }
-            for number, floor in enumerate(FLOORS):  # they answer with one row
-                requests[floor, 1] = request_of(f"{name}_empty{number}", feeds[1])
-            graph = Path(folder) / f"{name}_fused_onnx" / "1" / "model.onnx"
-            return ask(server.grpc_url, requests, in_process(graph, feeds), seconds)
+            feeds = feeds_of(server.grpc_url, rows)
+            requests = {(r, n): request_of(r, feed) for r in HERE for n, feed in feeds.items()}
+            for floor in FLOORS:  # they answer with one row
+                requests[floor, 1] = request_of(floor.replace(" ", "_"), feeds[1])
+            run = session_of(folder / "fused_onnx" / "1" / "model.onnx").run
+            here = "onnxruntime in process"
+            own: dict[Key, Call] = {(here, n): partial(run, None, f) for n, f in feeds.items()}
+            return ask(server.grpc_url, requests, own, seconds)
 
 
 def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: float) -> list[Row]:
@@ -134,13 +132,14 @@ def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: flo
     times: dict[Key, list[list[float]]] = defaultdict(list)
     loads: dict[str, list[Row]] = defaultdict(list)
     with grpc.insecure_channel(url, options) as channel:
-        calls = {key: sender(channel, request) for key, request in requests.items()} | own
+        send = channel.unary_unary(METHOD)  # bytes, as is the answer
+        calls = {key: partial(send, request) for key, request in requests.items()} | own
         for _ in range(ROUNDS):
             for key, call in calls.items():
                 times[key].append(times_ms(call, seconds / ROUNDS))
             for (name, rows), request in requests.items():
                 if rows == 1:
-                    loads[name].append(load(url, request, CLIENTS, seconds / ROUNDS))
+                    loads[name].append(load([url], request, CLIENTS, seconds / ROUNDS))
     made: dict[str, Row] = {name: {"runtime": name} for name, _ in calls}
     for (name, rows), taken in times.items():
         made[name][rows] = statistics.median(itertools.chain(*taken))
@@ -154,103 +153,43 @@ def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: flo
     return list(made.values())
 
 
-def in_process(model: Path, feeds: dict[int, dict[str, Any]]) -> dict[Key, Call]:
-    """The fused graph without a server."""
-    run = session_of(model).run
-    return {("onnxruntime in process", n): partial(run, None, feed) for n, feed in feeds.items()}
-
-
-def measure_backend(device: str, seconds: float) -> list[Row]:
-    """Compare and time a call of the TensorFlow backend and one of TensorFlow's, in a process of its own."""
-    from training import models, save_model  # noqa: PLC0415 - TensorFlow, where it is wanted
-
-    use(device)
-    scalars = {"userId": (162_544, 64), "movieId": (56_873, 64)}
-    network = models.mlp((scalars, {"genres": (23, 16)}))
+def measure_servers(counts: Sequence[int], seconds: float) -> list[Row]:
+    """The cost of a one-row request, of clients who ask several servers at once."""
+    table: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        save_model(network, Path(folder) / "model.savedmodel")
-        calls = {
-            "TensorFlow 2, signature": signature(Path(folder)),
-            "backend": backend(Path(folder), 0 if device == "gpu" else None),
-        }
-        table: dict[str, Row] = {name: {"": name} for name in calls}
-        for rows in SIZES:
-            tensors = request_tensors(rows)
-            answers = [call(tensors) for call in calls.values()]
-            for name, answer in answers[0].items():
-                np.testing.assert_allclose(answers[1][name], answer, rtol=0, atol=1e-5)
-            racers = [contestant(name, call, tensors) for name, call in calls.items()]
-            end = time.perf_counter() + seconds
-            while time.perf_counter() < end:
-                race(racers, 10)
-            for racer in racers:
-                table[racer.name][rows] = racer.seconds * 1e3
-        return list(table.values())
-
-
-def contestant(name: str, call: Callable[[Any], Any], tensors: dict[str, Any]) -> Contestant:
-    """A call, which answers every row."""
-    rows = len(tensors["userId"])
-    return Contestant(name, partial(timed, lambda: len(next(iter(call(tensors).values())))), rows)
-
-
-def signature(folder: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The signature as TensorFlow 2 calls it."""
-    import tensorflow as tf  # noqa: PLC0415 - where it is wanted
-
-    loaded = tf.saved_model.load(str(folder / "model.savedmodel"))
-    function = loaded.signatures["serving_default"]
-
-    def call(tensors: dict[str, Any]) -> dict[str, Any]:
-        # What was loaded owns the variables.
-        answered = function(**{n: tf.constant(t) for n, t in tensors.items()}) if loaded else {}
-        return {name: tensor.numpy() for name, tensor in answered.items()}
-
-    return call
-
-
-def backend(folder: Path, device: int | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The backend's own call, by its files as a server has them."""
-    lay_out_backend("tensorflow", folder / "backends")
-    sys.path.insert(0, str(folder / "backends" / "tensorflow"))
-    # Triton's module exists in the server alone; loading and calling need nothing of it.
-    sys.modules["triton_python_backend_utils"] = ModuleType("triton_python_backend_utils")
-    model = import_module("model").TritonPythonModel()
-    model.load(folder, {"name": "movielens"}, device)
-    call: Callable[[dict[str, Any]], dict[str, Any]] = model.call
-    return call
-
-
-def request_tensors(rows: int) -> dict[str, Any]:
-    """A request."""
-    random = np.random.default_rng(rows)
-    lengths = random.integers(0, 6, (rows, 1))
-    return {
-        "userId": random.integers(0, 162_544, (rows, 1), np.int32),
-        "movieId": random.integers(0, 56_873, (rows, 1), np.int32),
-        "genres__values": random.integers(0, 23, (lengths.sum(), 1)),
-        "genres__nnzs": lengths,
-    }
+        rows = export("criteo", Path(folder), ["fused_onnx"])
+        for count in counts:
+            with ExitStack() as stack:
+                servers = [TritonServer(folder, startup_timeout=300) for _ in range(count)]
+                urls = [stack.enter_context(server).grpc_url for server in servers]
+                request = request_of("fused_onnx", feeds_of(urls[0], rows)[1])
+                load(urls, request, CLIENTS, seconds / 4)
+                made = load(urls, request, CLIENTS, seconds)
+            first = table[0] if table else made
+            table.append(
+                {
+                    "servers": count,
+                    **made,
+                    "work of the first": made["server µs"] / first["server µs"],
+                }
+            )
+    return table
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
-    parser = options(__doc__, devices=True, seconds=3.0)
-    parser.add_argument("--backend", action="store_true", help="the TensorFlow backend, instead")
+    parser = options(__doc__, seconds=3.0)
+    parser.add_argument("--servers", nargs="+", type=int, help="several at once, instead")
     parser.add_argument("--graphs", action="store_true", help="onnxruntime without a server")
     parsed = parser.parse_args(arguments)
-    if parsed.backend:
-        rows = in_child(measure_backend, parsed.device, parsed.seconds)
-        show(f"ms on the {parsed.device} by rows", rows)
+    of_clients = f"one-row requests of {CLIENTS} clients"
+    if parsed.servers:
+        show(of_clients, in_child(measure_servers, parsed.servers, parsed.seconds))
         return
-    if parsed.device != "cpu":
-        sys.exit(
-            "Expected --backend beside --device gpu. Received: none: the embedded server has no GPU."
-        )
-    of_server = f"median ms by rows, and one-row requests of {CLIENTS} clients"
     of_graphs = "processor time of a request in onnxruntime"
-    work, title = (measure_graphs, of_graphs) if parsed.graphs else (measure, of_server)
+    title = of_graphs if parsed.graphs else f"median ms by rows, and {of_clients}"
     for name in ("movielens", "criteo"):
+        work = measure_graphs if parsed.graphs else measure
         show(f"{name}: {title}", in_child(work, name, parsed.seconds))
 
 

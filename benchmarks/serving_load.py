@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import grpc
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
+
+from benchmarks.measure import children_seconds
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
 # Reads what it is sent, as any model must, and answers with zeros.
@@ -43,20 +44,22 @@ class TritonPythonModel:
 """
 
 
-def load(url: str, request: bytes, clients: int, seconds: float) -> dict[str, float]:
+def load(urls: Sequence[str], request: bytes, clients: int, seconds: float) -> dict[str, float]:
     """Requests answered in a second, and the microseconds of processor time that one takes.
 
     All clients run in this thread and send bytes that were made once, since what they take of
     the processor is missing to a server on the same machine.
 
     Args:
-        url: the server's gRPC address.
+        urls: gRPC addresses of servers that this process has started.
         request: what each client sends, again and again.
-        clients: how many send at once.
+        clients: how many send at once, to all servers together.
         seconds: for how long.
     """
     server, own = children_seconds(), time.process_time()
-    count, taken = asyncio.run(answers(url, request, clients, seconds))
+    start = time.perf_counter()
+    count = asyncio.run(_answers(urls, request, clients // len(urls), start + seconds))
+    taken = time.perf_counter() - start
     server, own = children_seconds() - server, time.process_time() - own
     return {
         "requests/s": count / taken,
@@ -65,43 +68,19 @@ def load(url: str, request: bytes, clients: int, seconds: float) -> dict[str, fl
     }
 
 
-async def answers(url: str, request: bytes, clients: int, seconds: float) -> tuple[int, float]:
-    """The number of answers, and the seconds until the last one."""
-    start = time.perf_counter()
-    async with grpc.aio.insecure_channel(url) as channel:
-        call: Any = channel.unary_unary(METHOD)
+async def _answers(urls: Sequence[str], request: bytes, clients: int, end: float) -> int:
+    async with AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(grpc.aio.insecure_channel(u)) for u in urls]
 
-        async def ask() -> int:
+        async def ask(call: Any) -> int:
             answered = 0
-            while time.perf_counter() < start + seconds:
+            while not answered or time.perf_counter() < end:
                 await call(request)
                 answered += 1
             return answered
 
-        counts = await asyncio.gather(*(ask() for _ in range(clients)))
-    return sum(counts), time.perf_counter() - start
-
-
-def children_seconds() -> float:
-    """The processor time of all processes that this one has started, and of theirs."""
-    parents, ticks = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It may have ended since.
-            # After the name, which may hold anything: state, parent, ..., user and system time.
-            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-            process = int(folder.name)
-            parents[process] = int(fields[1])
-            ticks[process] = int(fields[11]) + int(fields[12])
-    return sum(
-        spent for process, spent in ticks.items() if os.getpid() in _ancestors(process, parents)
-    ) / os.sysconf("SC_CLK_TCK")
-
-
-def _ancestors(process: int, parents: Mapping[int, int]) -> list[int]:
-    found = []
-    while process := parents.get(process, 0):
-        found.append(process)
-    return found
+        calls = [channel.unary_unary(METHOD) for channel in channels] * clients
+        return sum(await asyncio.gather(*map(ask, calls)))
 
 
 def write_floor(repository: Path, name: str, floor: str) -> None:

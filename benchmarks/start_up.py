@@ -11,20 +11,27 @@ Criteo-like rows in row groups of 500,000.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks import data
-from benchmarks.measure import Contestant, Taken, in_child, options, race, run_program, show, timed
+from benchmarks.measure import (
+    Contestant,
+    Taken,
+    children_seconds,
+    in_child,
+    options,
+    race,
+    run_program,
+    show,
+    timed,
+)
 from benchmarks.pipelines import rating_workflow
-from benchmarks.serving_load import children_seconds
 from exporter import ServingOptions, export_tensorflow_ensemble
 from serving import TritonServer
 from workflow import get_embedding_sizes
@@ -82,36 +89,27 @@ def names_of(runtime: str) -> list[str]:
     return [f"{runtime}_{number}" for number in range(MOST)]
 
 
-def contestants(folder: Path, files: list[Path]) -> list[Contestant]:
+def contestants(folder: Path, files: list[Path]) -> Iterator[Contestant]:
     """Every program, server and loader."""
-    made: list[tuple[str, Callable[[], Taken], int]] = [
-        (name, partial(run_program, arguments), 1) for name, arguments in PROGRAMS.items()
-    ]
+    for name, arguments in PROGRAMS.items():
+        yield Contestant(name, partial(run_program, arguments), 1)
     for runtime in RUNTIMES:
         for count in (1, MOST):
-            named = names_of(runtime)[:count]
-            made.append((f"{runtime}, {count}", partial(start_server, folder, named), count))
+            server = partial(start_server, folder, names_of(runtime)[:count])
+            yield Contestant(f"{runtime}, {count}", server, count)
     for title, shuffle in (("first batch", False), ("first batch, shuffled", True)):
-        made.append((title, partial(in_child, first_batch, files, shuffle), BATCH))
-    return [Contestant(*one) for one in made]
+        yield Contestant(title, partial(in_child, first_batch, files, shuffle), BATCH)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    folder = Path("build/benchmarks")
-    parser = options(__doc__, rows=20_000, rounds=5, folder=folder)
-    parsed = parser.parse_args(arguments)
+    parsed = options(__doc__, files=True, rows=20_000, rounds=5).parse_args(arguments)
     files = data.clicks(parsed.folder, ROWS)
     with tempfile.TemporaryDirectory() as repository:
         in_child(export, Path(repository), parsed.rows)
         racers = race(contestants(Path(repository), files), parsed.rounds)
-    show(f"start-up, medians of {parsed.rounds} rounds", [*map(row, racers)])
-
-
-def row(racer: Contestant) -> dict[str, Any]:
-    """A line of the table."""
-    processor = statistics.median(taken.processor for taken in racer.taken)
-    return {"": racer.name, "s": racer.seconds, "processor s": processor}
+    table = [{"": r.name, "s": r.seconds, "processor s": r.median("processor")} for r in racers]
+    show(f"start-up, medians of {parsed.rounds} rounds", table)
 
 
 if __name__ == "__main__":

@@ -10,28 +10,25 @@ columns of a workflow, the loader an epoch of all columns. A ratio of 1 means th
 from __future__ import annotations
 
 import asyncio
-import re
+import itertools
+import multiprocessing
+import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any
+from urllib.request import Request, urlopen
 
 import numpy as np
-import obstore
-import obstore.store
 
 from benchmarks import data
+from benchmarks.feeds import open_loader
 from benchmarks.measure import options, show
-from loader import KerasSequenceLoader
 from workflow import Workflow, ops
 
-_KEYS = {"aws_access_key_id": "user", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
+KEYS = {"aws_access_key_id": "user", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
 FILES = 8
 URL = "s3://clicks/day"
 
@@ -50,12 +47,11 @@ class Link:
     def __init__(self, port: int) -> None:
         self.speed, self.passed = float("inf"), 0
         self._server_port, self._free = port, 0.0
-        self._loop = asyncio.new_event_loop()
-        self._server: Any = self._loop.run_until_complete(
-            asyncio.start_server(self._connect, "127.0.0.1", 0)
-        )
+        loop = asyncio.new_event_loop()
+        starting = asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self._server: Any = loop.run_until_complete(starting)
         self.port = self._server.sockets[0].getsockname()[1]
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
 
     async def _connect(self, reader: Any, writer: Any) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
@@ -79,37 +75,27 @@ class Link:
             writer.close()
 
 
-@contextmanager
-def server() -> Iterator[int]:
-    """A server of S3; its port."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            lines = iter(process.stderr.readline, "") if process.stderr else iter(())
-            line = next(line for line in lines if "Running on" in line)
-            threading.Thread(target=lambda: [*lines], daemon=True).start()
-            found = re.search(r":(\d+)", line.partition("//")[2])
-            yield int(found[1]) if found else 0
-        finally:
-            process.kill()
+def serve(port: Any) -> None:
+    """Be a server of S3, and tell its port."""
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - in a child alone
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    port.send(server.get_host_and_port()[1])
+    signal.pause()
 
 
-def fill(url_options: dict[str, str], rows: int) -> None:
+def fill(reached: dict[str, str], rows: int) -> None:
     """Put files of prepared clicks into the bucket `clicks`."""
-    import http.client  # noqa: PLC0415 - for one request
-
-    port = int(url_options["aws_endpoint_url"].rpartition(":")[2])
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.request("PUT", "/clicks")
-    connection.getresponse().read()
-    config: Any = {k: v for k, v in url_options.items() if k != "allow_http"}
-    store: Any = obstore.store.S3Store("clicks", config=config, client_options={"allow_http": True})
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(FILES):
-            path = Path(folder) / f"{number}.parquet"
-            frame = data.prepared_clicks(rows // FILES, np.random.default_rng(number))
-            frame.write_parquet(path, row_group_size=max(1, rows // FILES // 4))
-            obstore.put(store, f"day/{path.name}", path)
+    address = f"{reached['aws_endpoint_url']}/clicks"
+    urlopen(Request(address, method="PUT")).close()  # noqa: S310 - of this machine
+    for number in range(FILES):
+        frame = data.prepared_clicks(rows // FILES, np.random.default_rng(number))
+        frame.write_parquet(
+            f"{URL}/{number}.parquet",
+            row_group_size=max(1, rows // FILES // 4),
+            storage_options=reached,
+        )
 
 
 def measure(link: Link, work: Callable[[], object], speed: float) -> tuple[float, float]:
@@ -119,41 +105,39 @@ def measure(link: Link, work: Callable[[], object], speed: float) -> tuple[float
     return time.perf_counter() - start, (link.passed - before) / speed
 
 
+def rows_of(
+    link: Link, name: str, work: Callable[[], object], megabytes: Sequence[float], rounds: int
+) -> Iterator[dict[str, Any]]:
+    """A line for each speed."""
+    link.speed = float("inf")
+    work()  # imports, and the server's first answers
+    for speed in megabytes:
+        runs = [measure(link, work, speed * 1e6) for _ in range(rounds)]
+        seconds, floor = (statistics.median(each) for each in zip(*runs, strict=True))
+        ratio = statistics.median(a / b for a, b in runs)
+        yield {"": name, "MB/s": speed, "s": seconds, "link s": floor, "ratio": ratio}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each way of reading at each speed."""
     parser = options(__doc__, rows=400_000, rounds=3)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10.0, 40.0])
     parsed = parser.parse_args(arguments)
-    with server() as port:
-        link = Link(port)
-        reached = {
-            **_KEYS,
-            "aws_endpoint_url": f"http://127.0.0.1:{link.port}",
-            "allow_http": "true",
-        }
-        fill(reached, parsed.rows)
+    here, there = multiprocessing.Pipe()
+    # Of its own, that its Python does not take this one's time; it ends with this one.
+    multiprocessing.get_context("spawn").Process(target=serve, args=[there], daemon=True).start()
+    link = Link(here.recv())
+    reached = KEYS | {"aws_endpoint_url": f"http://127.0.0.1:{link.port}", "allow_http": "true"}
+    fill(reached, parsed.rows)
 
-        def fit() -> object:
-            return Workflow(data.CATS >> ops.Categorify()).fit(URL, storage_options=reached)
+    def fit() -> object:
+        return Workflow(data.CATS >> ops.Categorify()).fit(URL, storage_options=reached)
 
-        def epoch() -> int:
-            loader = KerasSequenceLoader(
-                URL, 16_384, ["label"], cat_names=data.CATS, cont_names=data.CONTS,
-                storage_options=reached,
-            )  # fmt: skip
-            return sum(1 for _ in loader)
+    def epoch() -> object:
+        return [None for _ in open_loader([URL], 16_384, device="cpu", storage_options=reached)]
 
-        rows = []
-        for name, work in {"fit": fit, "loader, an epoch": epoch}.items():
-            work()  # imports, and the server's first answers
-            for megabytes in parsed.megabytes:
-                runs = [measure(link, work, megabytes * 1e6) for _ in range(parsed.rounds)]
-                seconds, floor = (statistics.median(each) for each in zip(*runs, strict=True))
-                ratio = statistics.median(a / b for a, b in runs)
-                rows.append(
-                    {"": name, "MB/s": megabytes, "s": seconds, "link s": floor, "ratio": ratio}
-                )
-            link.speed = float("inf")
+    measured = partial(rows_of, link, megabytes=parsed.megabytes, rounds=parsed.rounds)
+    rows = itertools.chain(measured("fit", fit), measured("loader, an epoch", epoch))
     show("reading over a link", rows)
 
 

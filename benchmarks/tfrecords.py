@@ -9,9 +9,9 @@ each column, which is the floor of any conversion by TensorFlow. A file of 20,00
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +48,17 @@ def convert(records: list[str], features: Any = None) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = options(__doc__, rows=200_000, rounds=5, folder=Path("build/benchmarks"))
-    parsed = parser.parse_args(arguments)
+    parsed = options(__doc__, files=True, rows=200_000, rounds=5).parse_args(arguments)
     sample, few = make_tfrecord(parsed.folder, data.clicks(parsed.folder, parsed.rows))
     records = [str(sample)] * max(parsed.rows // few, 1)
     rows = few * len(records)
-    works: dict[str, Callable[[list[str]], int]] = {
-        "decode": decode,
-        "read": read,
-        "convert": convert,
-        "convert, features described": functools.partial(convert, features=FEATURES),
+    works: dict[str, Callable[[], int]] = {
+        "decode": partial(decode, records),
+        "read": partial(read, records),
+        "convert": partial(convert, records),
+        "convert, features described": partial(convert, records, FEATURES),
     }
-    racers = [
-        Contestant(name, functools.partial(timed, functools.partial(work, records)), rows)
-        for name, work in works.items()
-    ]
+    racers = [Contestant(name, partial(timed, work), rows) for name, work in works.items()]
     race(racers, parsed.rounds)
     table = [
         {

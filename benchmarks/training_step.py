@@ -30,17 +30,19 @@ import tensorflow as tf
 from benchmarks import models, resident
 from benchmarks.fitting import Fit, row
 from benchmarks.measure import Contestant, options, race, show, timed, use
-from benchmarks.models import CRITEO, WIDE_AND_DEEP, Optimizer, Shape, Way
+from benchmarks.models import CRITEO, SMALL, WIDE_AND_DEEP, Optimizer, Shape, Way
 from training import optimizers
 
 FIRST, STEPS = 2, 10
-SMALL = (256, 128, 64)
 # Keras' and ours.
 OPTIMIZERS: dict[str, tuple[Optimizer, Optimizer]] = {
-    "SGD": (partial(keras.optimizers.SGD, 0.05), partial(optimizers.SGD, 0.05)),
-    "Adagrad": (partial(keras.optimizers.Adagrad, 0.05), partial(optimizers.Adagrad, 0.05)),
-    "Adam": (partial(keras.optimizers.Adam, 0.001), partial(optimizers.Adam, 0.001)),
+    name: (
+        partial(getattr(keras.optimizers, name), rate),
+        partial(getattr(optimizers, name), rate),
+    )
+    for name, rate in (("SGD", 0.05), ("Adagrad", 0.05), ("Adam", 0.001))
 }
+HALF = {"precision": "bfloat16"}
 
 
 def cpu_mlp(optimizer: str) -> list[Way]:
@@ -50,7 +52,7 @@ def cpu_mlp(optimizer: str) -> list[Way]:
         Way(f"Keras, {optimizer}", models.keras_mlp, theirs),
         Way(f"our layers, Keras' {optimizer}", models.our_mlp, theirs),
         Way(f"our layers, {optimizer} and step", models.our_mlp, ours, {}),
-        Way("the same in bfloat16", models.our_mlp, ours, {"precision": "bfloat16"}),
+        Way("the same in bfloat16", models.our_mlp, ours, HALF),
     ]
 
 
@@ -63,39 +65,39 @@ def cpu_wide(optimizer: str) -> list[Way]:
     ]
 
 
-def gpu_mlp() -> Iterator[Way]:
+def gpu_mlp() -> list[Way]:
     """The most telling first."""
-    theirs, ours = partial(Way, build=models.keras_mlp), partial(Way, build=models.our_mlp)
-    keras_sgd, sgd = OPTIMIZERS["SGD"]
-    together: dict[str, Any] = {"steps_per_execution": 32}
-    half = {"precision": "bfloat16"}
-    yield theirs("keras float32", optimizer=keras_sgd)
-    yield ours("ours, bfloat16, 32 steps a call", optimizer=sgd, split=half | together)
-    yield ours("ours, bfloat16", optimizer=sgd, split=half)
-    auc = half | together | {"metrics": ["auc"]}
-    yield ours("ours, bfloat16, 32 steps a call, AUC", optimizer=sgd, split=auc)
-    for name in ("Adagrad", "Adam"):
-        own = OPTIMIZERS[name][1]
-        yield ours(f"ours, bfloat16, 32 steps a call, {name}", optimizer=own, split=half | together)
-    yield theirs("keras mixed_bfloat16", optimizer=keras_sgd, policy="mixed_bfloat16")
-    yield ours("ours, float32, 32 steps a call", optimizer=sgd, split=together)
-    float16 = {"precision": "float16"} | together
-    yield ours("ours, float16, 32 steps a call", optimizer=sgd, split=float16)
-    yield theirs("keras mixed_float16", optimizer=keras_sgd, policy="mixed_float16")
-    yield theirs("keras float32, Adam", optimizer=OPTIMIZERS["Adam"][0])
-    yield ours("ours, Keras' step, float32", optimizer=sgd)
+    (theirs, sgd), (_, adagrad), (their_adam, adam) = OPTIMIZERS.values()
+    keras_mlp, our_mlp = models.keras_mlp, models.our_mlp
+    steps: dict[str, Any] = {"steps_per_execution": 32}
+    many = HALF | steps
+    return [
+        Way("keras float32", keras_mlp, theirs),
+        Way("ours, bfloat16, 32 steps a call", our_mlp, sgd, many),
+        Way("ours, bfloat16", our_mlp, sgd, HALF),
+        Way("ours, bfloat16, 32 steps a call, AUC", our_mlp, sgd, many | {"metrics": ["auc"]}),
+        Way("ours, bfloat16, 32 steps a call, Adagrad", our_mlp, adagrad, many),
+        Way("ours, bfloat16, 32 steps a call, Adam", our_mlp, adam, many),
+        Way("keras mixed_bfloat16", keras_mlp, theirs, policy="mixed_bfloat16"),
+        Way("ours, float32, 32 steps a call", our_mlp, sgd, steps),
+        Way("ours, float16, 32 steps a call", our_mlp, sgd, {"precision": "float16"} | steps),
+        Way("keras mixed_float16", keras_mlp, theirs, policy="mixed_float16"),
+        Way("keras float32, Adam", keras_mlp, their_adam),
+        Way("ours, Keras' step, float32", our_mlp, sgd),
+    ]
 
 
-def gpu_wide() -> Iterator[Way]:
+def gpu_wide() -> list[Way]:
     """Feature columns against ours."""
-    keras_sgd, sgd = OPTIMIZERS["SGD"]
+    theirs, sgd = OPTIMIZERS["SGD"]
     naive, ours = models.naive_wide_and_deep, models.our_wide_and_deep
-    together = {"precision": "bfloat16", "steps_per_execution": 16}
-    yield Way("naive float32", naive, keras_sgd)
-    yield Way("ours, bfloat16, 16 steps a call", ours, sgd, together)
-    yield Way("ours, float32", ours, sgd, {})
-    # Ours takes the same ids as before: the workflow has hashed them.
-    yield Way("naive float32, hashed in the model", partial(naive, hashed=True), keras_sgd)
+    return [
+        Way("naive float32", naive, theirs),
+        Way("ours, bfloat16, 16 steps a call", ours, sgd, HALF | {"steps_per_execution": 16}),
+        Way("ours, float32", ours, sgd, {}),
+        # Ours takes the same ids as before: the workflow has hashed them.
+        Way("naive float32, hashed in the model", partial(naive, hashed=True), theirs),
+    ]
 
 
 def on_cpu(
@@ -116,16 +118,11 @@ def on_cpu(
         show(title, [row(racer, racers[0], arguments.batch) for racer in racers])
 
 
-def on_gpu(
-    title: str, ways: Iterator[Way], shape: Shape, batch: int, together: int, names: str
-) -> None:
-    """Print a table of contestants, one after the other, as each fills the GPU's memory."""
-    batches = resident.batches(shape, batch, "int64")
-    feed = resident.repeated(batches)
-    rows, base = [], None
+def on_gpu(ways: list[Way], shape: Shape, batch: int, together: int) -> Iterator[dict[str, Any]]:
+    """Lines of contestants, one after the other, as each fills the GPU's memory."""
+    feed = resident.repeated(resident.batches(shape, batch, "int64"))
+    base = None
     for way in ways:
-        if not re.search(names, way.name):
-            continue
         try:
             steps = 8 * together
             model = way.model(shape, "int64")
@@ -136,10 +133,8 @@ def on_gpu(
             print(f"{way.name} failed: {str(error)[:300]}", flush=True)
             continue
         base = base or racer
-        rows.append(row(racer, base, batch) | {"loss": first})
-        print(rows[-1], flush=True)
+        yield row(racer, base, batch) | {"loss": first}
         keras.backend.clear_session()
-    show(f"{title}: batch {batch:,}; the loss is that of the first {together} steps", rows)
 
 
 def products(shape: Shape, batch: int) -> Contestant:
@@ -183,10 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mlp, wide = CRITEO.shrunk(parsed.shrink), WIDE_AND_DEEP.shrunk(parsed.shrink)
     if parsed.device == "gpu":
         batch = parsed.batch or 65_536
-        if "mlp" in parsed.only:
-            on_gpu("MLP", gpu_mlp(), mlp, batch, 32, parsed.names)
-        if "wide" in parsed.only:
-            on_gpu("Wide & Deep", gpu_wide(), wide, 2 * batch, 16, parsed.names)
+        kinds = {"mlp": (gpu_mlp(), mlp, batch, 32), "wide": (gpu_wide(), wide, 2 * batch, 16)}
+        for kind in parsed.only:
+            ways, shape, batch, together = kinds[kind]
+            ways = [way for way in ways if re.search(parsed.names, way.name)]
+            title = f"{kind}: batch {batch:,}; the loss is that of the first {together} steps"
+            show(title, on_gpu(ways, shape, batch, together))
         return
     parsed.batch = parsed.batch or 16_384
     if "mlp" in parsed.only:

@@ -20,7 +20,6 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -108,14 +107,12 @@ def measure(
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     kinds = ("identity", "hashed")
-    parser = options(
-        __doc__, devices=True, rows=2_097_152, batch=131_072, rounds=3, shrink=1,
-        folder=Path("build/benchmarks"),
-    )  # fmt: skip
+    sizes = {"rows": 2_097_152, "batch": 131_072, "rounds": 3, "shrink": 1}
+    parser = options(__doc__, devices=True, files=True, **sizes)
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parsed = parser.parse_args(arguments)
     use(parsed.device)
-    shape = WIDE_AND_DEEP.shrunk(parsed.shrink) if parsed.shrink > 1 else WIDE_AND_DEEP
+    shape = WIDE_AND_DEEP.shrunk(parsed.shrink)
     name = f"wide_and_deep_{parsed.shrink}"
     group = min(parsed.rows // 4, 500_000) or 1
     files: dict[str, Any] = {

@@ -19,6 +19,7 @@ took the time, as `benchmarks.profile` does.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -39,10 +40,8 @@ from benchmarks import data, models, resident
 from benchmarks.feeds import open_loader, wait
 from benchmarks.fitting import Fit
 from benchmarks.measure import options, show, use
-from benchmarks.models import CRITEO, OPTIMIZERS, WIDE_AND_DEEP, Shape
-from benchmarks.profile import traced
-from benchmarks.trace import show_device
-from benchmarks.training_step import SMALL
+from benchmarks.models import CRITEO, OPTIMIZERS, SMALL, WIDE_AND_DEEP, Shape
+from benchmarks.profile import show_device, traced
 from training import Workers, compile_model, join_workers
 
 MODELS = {"mlp": (CRITEO, models.our_mlp), "wide": (WIDE_AND_DEEP, models.our_wide_and_deep)}
@@ -81,8 +80,7 @@ def shape_of(given: Namespace) -> tuple[Shape, Any]:
     shape, build = MODELS[given.model]
     shape = shape.shrunk(given.shrink)
     if given.gigabytes:
-        rows = int(given.gigabytes * 1e9) // (4 * shape.width)
-        share = rows / sum(shape.cardinalities)
+        share = given.gigabytes * 1e9 / (4 * shape.width) / sum(shape.cardinalities)
         shape = replace(shape, cardinalities=tuple(int(n * share) for n in shape.cardinalities))
     return (shape if given.device == "gpu" else replace(shape, hidden=SMALL)), build
 
@@ -113,50 +111,49 @@ def train(given: Namespace) -> dict[str, Any]:
         rows = given.batch * workers.size
         return Fit("", model, batches, rows, steps, first=first, warm_up=first + together)
 
-    sent: list[int] = []
+    row = {}
     if given.bytes:
         with counted(workers) as sent:
             counting = fit(together)
             sent.clear()
             counting.take_turn()
-        sent = sent[:]
+            row = {"MB sent a step": sum(sent) / together / 1e6}
         counting.release()
-    timed = fit(given.steps // together * together, together)
+    steps = given.steps // together * together
+    timed = fit(steps, together)
     timed.take_turn()
     if given.trace:
-        with traced() as (device, _):
+        with traced() as found:
             timed.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
-        if workers.rank == 0 and device:
-            show_device(device, together)
+        if workers.rank == 0 and given.device == "gpu":
+            show_device(found[0], together)
+    tables = timed.model.get_layer("features").trainable_variables
     return {
-        "ms a step": timed.seconds / (given.steps // together) / together * 1e3,
+        "ms a step": timed.seconds / steps * 1e3,
+        "processor ms": timed.median("processor") / steps * 1e3,
         "M samples/s": timed.rate / 1e6,
         "GB of tables": sum(
-            variable.value.dtype.size * variable.value.shape.num_elements()
-            for variable in timed.model.get_layer("features").trainable_variables
+            table.value.dtype.size * table.value.shape.num_elements() for table in tables
         )
         / 1e9,
-        "MB sent a step": sum(sent) / together / 1e6 if given.bytes else "",
         "loss": round(timed.loss, 4),
+        **row,
     }
 
 
 def collectives(given: Namespace) -> list[dict[str, Any]]:
     """Milliseconds of each operation, as the worker that TF_CONFIG names."""
     workers = join_workers(timeout=LIMIT / 2)
-    found = workers.collectives
-    if found is None:
-        raise SystemExit("Expected two workers or more. Received: one.")
+    found: Any = workers.collectives
     table = []
     for megabytes in given.collectives:
-        row: dict[str, Any] = {"MB": megabytes}
-        for kind in (*KINDS[:2], "compiled" if found.on_gpu else KINDS[2]):
-            with tf.device(found.device):
-                values = tf.ones([workers.size, int(megabytes * 1e6) // 4 // workers.size])
-            send, number = getattr(found, kind), [found.reserve(1)]
-            if kind == "compiled":
-                send, number = send(found.summed), []
-            row[kind] = milliseconds(send, values, *number)
+        with tf.device(found.device):
+            values = tf.ones([workers.size, int(megabytes * 1e6) // 4 // workers.size])
+        row = {"MB": megabytes}
+        for kind in KINDS[:2] if found.on_gpu else KINDS:
+            row[kind] = milliseconds(getattr(found, kind), values, found.reserve(1))
+        if found.on_gpu:
+            row["compiled"] = milliseconds(found.compiled(found.summed), values)
         table.append(row)
     return table
 
@@ -180,8 +177,8 @@ def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, *number: int
     return min(times)
 
 
-def run(count: int, given: dict[str, Any]) -> list[Any]:
-    """The findings of so many workers, by rank; stops them all if one fails or is late.
+def run(count: int, given: Namespace) -> list[Any]:
+    """The answers of so many workers, by rank; ends them all if one fails or is late.
 
     Raises:
         SystemExit: a worker failed, or did not end in time.
@@ -191,14 +188,14 @@ def run(count: int, given: dict[str, Any]) -> list[Any]:
         for port in ports:
             port.bind(("localhost", 0))
         addresses = [f"localhost:{port.getsockname()[1]}" for port in ports]
+    one = json.dumps(vars(given) | {"folder": str(given.folder)})
     processes = []
     for rank in range(count):
         task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-        seen = {"CUDA_VISIBLE_DEVICES": str(rank) if given["device"] == "gpu" else ""}
-        command = [sys.executable, "-m", "benchmarks.workers", "--one", json.dumps(given)]
+        seen = {"CUDA_VISIBLE_DEVICES": str(rank) if given.device == "gpu" else ""}
         processes.append(
             subprocess.Popen(
-                command,
+                [sys.executable, "-m", "benchmarks.workers", "--one", one],
                 env=os.environ | {"TF_CONFIG": json.dumps(task)} | seen,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -218,17 +215,31 @@ def run(count: int, given: dict[str, Any]) -> list[Any]:
     return [json.loads(text.splitlines()[-1]) for text in texts]
 
 
+def compare(given: Namespace) -> Iterator[dict[str, Any]]:
+    """A line for each worker of each run."""
+    for model, shard in itertools.product(given.model, given.shard):
+        first = 0.0
+        for count in given.workers:
+            shared = None if shard == "none" else shard
+            found = run(count, Namespace(**vars(given) | {"model": model, "shard": shared}))
+            # All take the same steps: the slowest ends last.
+            speed = min(each["M samples/s"] for each in found)
+            first = first or speed
+            named = {"model": model, "shard": shard, "workers": count}
+            for rank, each in enumerate(found):
+                yield {**named, "worker": rank, **each, "ratio": f"{speed / first:.2f}x"}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Start the workers, or be one of them."""
     defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1}
-    defaults |= {"rows": 0, "gigabytes": 0.0, "folder": Path("build/benchmarks")}
-    parser = options(__doc__, devices=True, **defaults)
+    parser = options(__doc__, devices=True, files=True, **defaults, rows=0, gigabytes=0.0)
     parser.add_argument("--workers", nargs="+", type=int, default=[2])
     parser.add_argument("--model", nargs="+", choices=MODELS, default=["mlp"])
     parser.add_argument("--shard", nargs="+", choices=SHARDS, default=["none"])
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adagrad")
     parser.add_argument("--precision", default="float32")
-    parser.add_argument("--bytes", action="store_true")
+    parser.add_argument("--bytes", action="store_true", help="count what a worker sends, on CPUs")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--collectives", nargs="+", type=float, default=[], metavar="MB")
     parser.add_argument("--one", help="be the worker that TF_CONFIG names")
@@ -241,31 +252,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if parsed.bytes and parsed.device == "gpu":
         parser.error("--bytes counts on CPUs")
-    given = {name: value for name, value in vars(parsed).items() if name != "one"}
-    given["folder"] = str(parsed.folder)
     if parsed.collectives:
-        show("ms of an operation between two workers", run(2, given)[0])
+        show("ms of an operation between two workers", run(2, parsed)[0])
         return
     if parsed.rows:
         data.clicks(parsed.folder, parsed.rows, device=parsed.device)
-    table = []
-    for model in parsed.model:
-        for shard in parsed.shard:
-            first = 0.0
-            for count in parsed.workers:
-                shared = None if shard == "none" else shard
-                found = run(count, given | {"model": model, "shard": shared})
-                # All take the same steps: the slowest ends last.
-                speed = min(each["M samples/s"] for each in found)
-                first = first or speed
-                named = {"model": model, "shard": shard, "workers": count}
-                table += [
-                    {**named, "worker": rank, **each, "ratio": f"{speed / first:.2f}x"}
-                    for rank, each in enumerate(found)
-                ]
-                print(json.dumps(table[-1]), flush=True)
     title = f"batch {parsed.batch:,} a worker, {parsed.optimizer}, {parsed.precision}"
-    show(title, table)
+    show(title, compare(parsed))
 
 
 if __name__ == "__main__":

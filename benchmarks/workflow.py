@@ -1,20 +1,23 @@
 """Rows per second of fit and transform, from parquet to parquet, and of requests to what was fitted.
 
     python -m benchmarks.workflow [--data criteo movielens] [--rows 4000000] [--rounds 3] [--peers]
-    python -m benchmarks.workflow --device gpu --rows 16000000 [--times 3] [--cluster 1 2]
+    python -m benchmarks.workflow --device gpu --rows 16000000 [--times 3]
+    python -m benchmarks.workflow --cluster 1 2 4 [--device gpu]
+    python -m benchmarks.workflow --alone --rows 50000000
     python -m benchmarks.workflow --requests [--rows 2000000]
 
 Criteo's work: 13 counts filled, clipped, logged and normalised, 26 columns of ids made categories,
 the label cast. MovieLens': genres joined to the ratings as lists, users, movies and genres made
 categories, the rating compared. On a CPU ours is compared with a Polars script written by hand and,
-with `--peers`, which needs `make bench-peers`, NVTabular. On a GPU it is compared with the CPU of the
-same machine, also on lists that are in the data; what the GPU cannot run is an error, never a
-fallback, and each file is compared with the CPU's. GPU GB is the most that cuDF held in fit and
-transform. With `--cluster` so many workers of a Dask cluster on this machine, of one thread and each
-with a GPU of its own, are compared with one process.
+with `--peers`, which needs `make bench-peers`, NVTabular; `--alone` measures it without them. On a GPU
+it is compared with the CPU of the same machine, also on lists that are in the data; what the GPU cannot
+run is an error, never a fallback. GPU GB is the most that cuDF held. With `--cluster` so many workers of
+a Dask cluster on this machine, of one thread and on a GPU each with one of its own, are compared with
+one process; CPU s are then the workers'.
 
 Each contestant runs in a process of its own, so that peak memory is its own, and they take turns. On
-a machine that others use too, the seconds of all cores are the steadier measure.
+a machine that others use too, the seconds of all cores are the steadier measure. A run whose ids add up
+to others than the first one's fails, and one of a GPU whose files differ from the CPU's.
 
 `--requests` fits to Criteo-like rows, and computes requests of two sizes in the numpy
 interpreter, which serves inside Triton's python backend.
@@ -33,6 +36,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,9 +44,20 @@ from unittest.mock import patch
 
 import numpy as np
 import polars as pl
+from polars.testing import assert_frame_equal
 
 from benchmarks import data
-from benchmarks.measure import Contestant, Taken, in_child, memory_gb, options, race, show, timed
+from benchmarks.measure import (
+    Contestant,
+    Taken,
+    children_seconds,
+    in_child,
+    in_turns,
+    memory_gb,
+    options,
+    race,
+    show,
+)
 from benchmarks.peers.polars_workflow import BY_HAND
 from benchmarks.pipelines import PIPELINES, click_workflow
 from workflow.expressions.cudf.rows_on_gpu import device_memory
@@ -55,54 +70,59 @@ SIZES = (1, 1024)
 Made = dict[str, Any]
 
 
-def ours(name: str, files: list[Path], out: Path, engine: str = "cpu") -> Made:
-    """Fit, then transform to parquet: seconds of each, and GB of the GPU's memory in each."""
+@dataclass(frozen=True)
+class Run(Taken):
+    """A fit and a transform: their seconds, those of the process' first fit, and the most GB."""
+
+    fit: float
+    transform: float
+    first_fit: float
+    gb: float
+    gpu_gb: float
+
+
+def ours(name: str, files: list[Path], out: Path, engine: str = "cpu", client: Any = None) -> Made:
+    """Fit, then transform to parquet: seconds of each."""
     start = time.perf_counter()
-    with gpu_memory(engine) as in_fit:
-        workflow = PIPELINES[name].workflow(files[0].parent).fit([*files], engine=engine)
+    workflow = PIPELINES[name].workflow(files[0].parent)
+    workflow.fit([*files], engine=engine, client=client)
     fitted = time.perf_counter()
-    with gpu_memory(engine) as in_transform:
-        workflow.transform_to_parquet([*files], out, engine=engine)
-    seconds = {"fit": fitted - start, "transform": time.perf_counter() - fitted}
-    return seconds | {"GPU GB": f"{in_fit[0]:.1f} / {in_transform[0]:.1f}"}
+    workflow.transform_to_parquet([*files], out, engine=engine, client=client)
+    return {"fit": fitted - start, "transform": time.perf_counter() - fitted}
 
 
-def on_cluster(count: int, engine: str, name: str, files: list[Path], out: Path) -> Made:
-    """The same by so many workers of a cluster; seconds alone, as this process is only their client."""
-    unknown = {"GPU GB": "", "processor": math.nan, "GB": math.nan}
-    runs: list[Made] = []
-    with cluster(count) as client:
-        for _ in range(2):  # of the first run workers load what they use
-            shutil.rmtree(out, ignore_errors=True)
-            start = time.perf_counter()
-            workflow = PIPELINES[name].workflow(files[0].parent)
-            workflow.fit([*files], engine=engine, client=client)
-            fitted = time.perf_counter()
-            workflow.transform_to_parquet([*files], out, engine=engine, client=client)
-            end = time.perf_counter()
-            runs.append({"fit": fitted - start, "transform": end - fitted} | unknown)
-    return {"first fit": runs[0]["fit"]} | runs[-1]
+def again(name: str, files: list[Path], out: Path, engine: str, client: Any = None) -> Made:
+    """The second run of a process: the first one loads cuDF, compiles kernels and starts threads."""
+    first = ours(name, files, out, engine, client)
+    shutil.rmtree(out)
+    own, workers = time.process_time(), children_seconds()
+    with gpu_memory(engine) as peak:
+        made = ours(name, files, out, engine, client)
+    spent = children_seconds() - workers if client else time.process_time() - own
+    return made | {"first_fit": first["fit"], "gpu_gb": peak[0], "processor": spent}
 
 
-@contextmanager
-def cluster(count: int) -> Iterator[Any]:
-    """A client of workers of this machine, each with one thread and a GPU of its own."""
+def on_cluster(name: str, files: list[Path], out: Path, engine: str, count: int) -> Made:
+    """The same by workers of this machine, each with one thread and a GPU of its own."""
     from distributed import LocalCluster  # noqa: PLC0415 - an extra
 
     scheduler: Any = LocalCluster
-    with scheduler(n_workers=0, dashboard_address=":0") as running, running.get_client() as client:
+    with (
+        scheduler(n_workers=0, dashboard_address=":0") as running,
+        running.get_client() as client,
+        ExitStack() as stack,
+    ):
         command = [sys.executable, "-m", "distributed.cli.dask_worker", running.scheduler_address]
-        with ExitStack() as stack:
-            for number in range(count):
-                worker = subprocess.Popen(
-                    [*command, "--nthreads", "1", "--no-dashboard", "--no-nanny"],
-                    env=os.environ | {"CUDA_VISIBLE_DEVICES": str(number)},
-                    stderr=subprocess.DEVNULL,
-                )
-                stack.callback(worker.wait)
-                stack.callback(worker.terminate)
-            client.wait_for_workers(count, timeout=60)
-            yield client
+        for number in range(count):
+            worker = subprocess.Popen(
+                [*command, "--nthreads", "1", "--no-dashboard", "--no-nanny"],
+                env=os.environ | {"CUDA_VISIBLE_DEVICES": str(number)},
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(worker.wait)
+            stack.callback(worker.terminate)
+        client.wait_for_workers(count, timeout=60)
+        return again(name, files, out, engine, client) | {"gb": math.nan}  # this is their client
 
 
 @contextmanager
@@ -121,11 +141,6 @@ def gpu_memory(engine: str) -> Iterator[list[float]]:
     peak[0] = counts.allocation_counts.peak_bytes / 1e9
 
 
-def by_hand(name: str, files: list[Path], out: Path) -> Made:
-    """The Polars script."""
-    return dict(BY_HAND[name](files, out))
-
-
 def nvtabular(name: str, files: list[Path], out: Path) -> Made:
     """NVTabular, in its own environment."""
     script = Path(__file__).parent / "peers" / "nvtabular_workflow.py"
@@ -136,83 +151,68 @@ def nvtabular(name: str, files: list[Path], out: Path) -> Made:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-WAYS: dict[str, Any] = {
-    "ours": ours,
-    "by hand": by_hand,
-    "NVTabular": nvtabular,
-    "cpu": ours,
-    "gpu": partial(ours, engine="gpu"),
-} | {
-    f"{engine}, {count} workers": partial(on_cluster, count, engine)
-    for engine in ("cpu", "gpu")
-    for count in (1, 2, 4, 8)
-}
+def by_hand(name: str, files: list[Path], out: Path) -> Made:
+    """The Polars script."""
+    return BY_HAND[name](files, out)
 
 
-def run_here(way: str, name: str, files: list[Path], out: Path) -> Made:
-    """One contestant in this process; its seconds, and its peak memory.
-
-    The first run on a GPU loads cuDF, compiles kernels and starts threads, and so only its fit is
-    shown, beside the run that counts.
-    """
-    runs: list[Made] = []
-    for _ in range(2 if way in {"cpu", "gpu"} else 1):
-        shutil.rmtree(out, ignore_errors=True)
-        start = time.process_time()
-        made: Made = WAYS[way](name, files, out)
-        runs.append({"processor": time.process_time() - start, "GB": memory_gb("VmHWM")} | made)
-    return {"first fit": runs[0]["fit"]} | runs[-1]
+def run_here(work: Any, *arguments: Any) -> Made:
+    """A contestant's run in this process: its seconds, and its peak memory."""
+    start = time.process_time()
+    made: Made = work(*arguments)
+    spent = time.process_time() - start
+    unknown = {"first_fit": made["fit"], "gpu_gb": 0.0}
+    return unknown | {"processor": spent, "gb": memory_gb("VmHWM")} | made
 
 
 class OwnProcess(Contestant):
     """A contestant that runs in a process of its own.
 
     Args:
-        way: its name.
+        title: for the table.
+        work: fits and transforms, given the pipeline's name, files and folder; returns `Run`'s fields.
         name: of the pipeline.
         files: the raw rows.
         rows: how many they are.
-        out: a folder, which holds the last run's files.
+        folder: for what the last run writes.
     """
 
-    def __init__(self, way: str, name: str, files: list[Path], rows: int, out: Path) -> None:
-        super().__init__(way, self._run, rows)
-        self._arguments = (way, name, files, out)
-        self.ids, self.out = PIPELINES[name].ids, out
-        self.made: list[Made] = []
+    def __init__(
+        self, title: str, work: Any, name: str, files: list[Path], rows: int, folder: Path
+    ) -> None:
+        super().__init__(title, self._run, rows)
+        self.out = folder / f"out_{title}"
+        self._ids, self._arguments = PIPELINES[name].ids, (work, name, files, self.out)
 
     def _run(self) -> Taken:
+        shutil.rmtree(self.out, ignore_errors=True)
         made = in_child(run_here, *self._arguments)
-        self.made.append(made)
-        seconds = made["fit"] + made["transform"]
-        return Taken(seconds, made["processor"], self.checksum()[0])
+        return Run(made["fit"] + made["transform"], amount=self.checksum()[0], **made)
 
     def checksum(self) -> list[int]:
         """The rows and the sum of each column's ids: equal however ids of one frequency are ranked."""
         made = pl.scan_parquet(self.out / "*.parquet")
+        columns = [pl.col(name) for name in self._ids]
         schema = made.collect_schema()
-        columns = {c: pl.col(c) for c in self.ids}
         sums = [
-            (e.explode(empty_as_null=False) if isinstance(schema[c], pl.List) else e)
-            for c, e in columns.items()
+            (e.explode(empty_as_null=False) if isinstance(schema[name], pl.List) else e)
+            for name, e in zip(self._ids, columns, strict=True)
         ]
         row = made.select(pl.len().alias("rows"), *(e.cast(pl.Int64).sum() for e in sums))
         return [int(value) for value in row.collect(engine="streaming").row(0)]
 
-    def median(self, what: str) -> float:
-        """Over the rounds."""
-        return statistics.median(made[what] for made in self.made)
 
-
-def compare(name: str, ways: Sequence[str], parsed: argparse.Namespace) -> None:
+def compare(name: str, ways: dict[str, Any], parsed: argparse.Namespace) -> None:
     """Run the contestants in turns and print a table."""
     rows = parsed.rows * parsed.times
     files = PIPELINES[name].write(parsed.folder / name, parsed.rows) * parsed.times
-    racers = [OwnProcess(way, name, files, rows, parsed.folder / f"out_{way}") for way in ways]
+    racers = [OwnProcess(*way, name, files, rows, parsed.folder) for way in ways.items()]
     race(racers, parsed.rounds)
     first = racers[0]
     table = []
     for racer in racers:
+        if racer.checksum() != first.checksum():
+            raise SystemExit(f"Expected ids that add up to those of {first.name}: {racer.name}.")
         line = {
             "": f"{name}, {racer.name}",
             "fit s": racer.median("fit"),
@@ -221,72 +221,43 @@ def compare(name: str, ways: Sequence[str], parsed: argparse.Namespace) -> None:
             f"{first.name} to it": first.against(racer),
             "CPU s": racer.median("processor"),
             f"CPU of {first.name} to it": first.against(racer, "processor"),
-            "peak GB": racer.median("GB"),
-            "sums of ids": "equal" if racer.checksum() == first.checksum() else "DIFFERENT",
+            "peak GB": racer.median("gb"),
         }
         if parsed.device == "gpu":
-            line["first fit s"] = racer.median("first fit")
-            line["GPU GB"] = racer.made[-1]["GPU GB"]
-            line["differences"] = difference(first.out, racer.out)
+            compare_files(first.out, racer.out)
+            line |= {"first fit s": racer.median("first_fit"), "GPU GB": racer.median("gpu_gb")}
         table.append(line)
     show(f"{name}, {rows:,} rows, medians of {parsed.rounds} rounds", table)
     for racer in racers:
         shutil.rmtree(racer.out)
 
 
-def difference(left: Path, right: Path) -> str:
-    """Say how the files of two engines differ: floats by a share of their size, else anything."""
-    names = sorted(file.name for file in left.glob("*.parquet"))
-    if names != sorted(file.name for file in right.glob("*.parquet")):
-        return "other files"
-    worst = 0.0
-    for name in names:
-        a, b = pl.read_parquet(left / name), pl.read_parquet(right / name)
-        if a.schema != b.schema or a.height != b.height:
-            return f"{name}: {a.schema} and {b.schema}, {a.height} and {b.height} rows"
-        for x, y in zip(a, b, strict=True):
-            worst = max(worst, relative_difference(x, y))
-            if worst > 1e-3:
-                return f"{name}: column {x.name!r} differs"
-    return "none" if worst == 0 else f"floats by {worst:.1e}"
+def compare_files(left: Path, right: Path) -> None:
+    """Fail where the files of two engines differ, in floats by more than rounding."""
+    for name in {file.name for folder in (left, right) for file in folder.glob("*.parquet")}:
+        assert_frame_equal(pl.read_parquet(left / name), pl.read_parquet(right / name))
 
 
-def relative_difference(x: pl.Series, y: pl.Series) -> float:
-    """The largest difference of two columns' values to their size; 1 where they are no floats."""
-    if isinstance(x.dtype, pl.List):
-        if not x.list.len().equals(y.list.len()):
-            return 1.0
-        return relative_difference(x.explode(empty_as_null=False), y.explode(empty_as_null=False))
-    if x.dtype.is_float():
-        is_close = x.is_finite() & y.is_finite()
-        if not x.filter(~is_close.fill_null(False)).equals(y.filter(~is_close.fill_null(False))):
-            return 1.0
-        a, b = (each.filter(is_close).to_numpy() for each in (x, y))
-        scale = np.maximum(np.abs(a) + np.abs(b), 1e-3)
-        return float(np.max(np.abs(a - b) / scale, initial=0.0))
-    return 0.0 if x.equals(y) else 1.0
-
-
-def measure_requests(rows: int, rounds: int) -> None:
+def measure_requests(rows: int, seconds: float) -> None:
     """Print the median time of a request in the numpy interpreter."""
     fitted = data.raw_clicks(max(rows, SIZES[-1]), np.random.default_rng(0))
     program = fold_tables(click_workflow().fit(fitted).remove_inputs("label").program)
     run = NumpyInterpreter(program)
-    table = []
-    for size in SIZES:
-        request = {name: to_column(fitted[name][:size]) for name in program.inputs}
-        racer = Contestant("", partial(timed, partial(run, request), 1), 1)
-        race([racer], max(5, 100 * rounds // max(1, size // 64)))
-        table.append({"rows": size, "us": racer.seconds * 1e6})
+    columns = {size: {n: to_column(fitted[n][:size]) for n in program.inputs} for size in SIZES}
+    calls = {size: partial(run, request) for size, request in columns.items()}
+    table = [
+        {"rows": size, "us": statistics.median(taken.seconds) * 1e6}
+        for size, taken in in_turns(calls, seconds, turn=100).items()
+    ]
     show(f"{len(program.inputs)} columns, {len(program.steps)} steps", table)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    folder = Path("build/benchmarks")
-    parser = options(__doc__, devices=True, rows=4_000_000, rounds=3, times=1, folder=folder)
+    parser = options(__doc__, devices=True, files=True, rows=4_000_000, rounds=3, times=1)
     parser.add_argument("--data", nargs="+", choices=[*PIPELINES])
-    parser.add_argument("--cluster", nargs="+", type=int, choices=(1, 2, 4, 8), default=[])
+    parser.add_argument("--cluster", nargs="+", type=int, help="workers of a Dask cluster")
+    parser.add_argument("--alone", action="store_true", help="beside nothing")
     parser.add_argument("--peers", action="store_true", help="NVTabular 23.08 too")
     parser.add_argument("--requests", action="store_true", help="to the numpy interpreter, instead")
     parsed = parser.parse_args(arguments)
@@ -295,13 +266,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if parsed.peers and not NVTABULAR.exists():
         sys.exit(f"Expected {NVTABULAR}, which `make bench-peers` makes. Received: no such file.")
-    ways = ["cpu", "gpu"] if parsed.device == "gpu" else ["ours", "by hand"]
+    device = parsed.device
+    ways: dict[str, Any] = {"ours": ours}
     if parsed.cluster:
-        clusters = [f"{parsed.device}, {count} workers" for count in parsed.cluster]
-        ways = [ways[-1] if parsed.device == "gpu" else "cpu", *clusters]
-    known = PIPELINES if parsed.device == "gpu" else BY_HAND
-    for name in parsed.data or known:
-        compare(name, ways + ["NVTabular"] * parsed.peers, parsed)
+        ways = {device: partial(again, engine=device)}
+        ways |= {
+            f"{device}, {count} workers": partial(on_cluster, engine=device, count=count)
+            for count in parsed.cluster
+        }
+    elif device == "gpu":
+        ways = {engine: partial(again, engine=engine) for engine in ("cpu", "gpu")}
+    elif not parsed.alone:
+        ways |= {"by hand": by_hand} | ({"NVTabular": nvtabular} if parsed.peers else {})
+    for name in parsed.data or (PIPELINES if device == "gpu" else BY_HAND):
+        compare(name, ways, parsed)
 
 
 if __name__ == "__main__":

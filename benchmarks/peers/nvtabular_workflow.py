@@ -66,7 +66,7 @@ def main() -> None:
         "fit": fitted - start,
         "transform": done - fitted,
         "processor": cpu,
-        "GB": peak,
+        "gb": peak,
     }
     print(json.dumps(result))
 

@@ -1,6 +1,5 @@
 """Races of benchmarks: what counts is work that was really done."""
 
-import math
 import os
 import sys
 import time
@@ -13,7 +12,6 @@ import tensorflow as tf
 from benchmarks import resident
 from benchmarks.data import clicks
 from benchmarks.feeds import open_loader
-from benchmarks.fit_from_files import Owned, light_model, owner_of
 from benchmarks.fitting import Fit
 from benchmarks.measure import Contestant, Taken, in_child, least, race
 from benchmarks.models import (
@@ -25,7 +23,6 @@ from benchmarks.models import (
     our_wide_and_deep,
 )
 from benchmarks.training_step import OPTIMIZERS
-from benchmarks.workflow import relative_difference
 
 BATCH = 64
 SGD, ADAM = OPTIMIZERS["SGD"], OPTIMIZERS["Adam"][0]
@@ -149,43 +146,6 @@ def test_the_least_of_some_runs_in_turns_and_no_more_than_some_seconds():
     order.clear()
     least(busy, repeats=3, seconds=0.03)
     assert order == ["busy", "busy"]
-
-
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ([1.0, None], [1.0, 2.0]),
-        ([math.nan], [0.0]),
-        ([math.inf], [1.0]),
-        ([[1.0, None]], [[1.0, 2.0]]),
-    ],
-)
-def test_a_missing_or_infinite_number_differs_from_another(left, right):
-    x, y = pl.Series(left), pl.Series(right)
-    for pair in ((x, y), (y, x)):
-        assert relative_difference(*pair) == 1
-    assert relative_difference(x, x) == relative_difference(y, y) == 0
-    assert relative_difference(pl.Series([1.0, None]), pl.Series([1.5, None])) == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize(
-    ("thread", "owner"),
-    [("polars-0", "decoding"), ("polars-unmap-0", "memory"), ("python", "training")],
-)
-def test_threads_belong_to_what_their_names_begin_with(thread, owner):
-    assert owner_of(thread) == owner
-
-
-def test_an_epoch_counts_the_time_of_the_loaders_threads_that_end_with_it(tmp_path):
-    # The system counts a thread's time in steps of 10 ms, which few rows do not take.
-    files = clicks(tmp_path, 200_000)
-    loader = open_loader(files, 5_000, drop_last=True, device="cpu")
-    model = light_model()
-    model.compile("sgd", "binary_crossentropy", jit_compile=False)
-    fed = Owned("fed", model, loader, 5_000, len(loader), warm_up=2)
-    race([fed], 1)
-    assert fed.work[0]["loader"] > 0
-    assert fed.work[0].total() == pytest.approx(fed.taken[0].processor * 1000, rel=0.1)
 
 
 def test_a_child_has_an_environment_of_its_own(monkeypatch):
