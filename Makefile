@@ -166,6 +166,7 @@ bench-peers: env  ## The same beside NVTabular 23.08, in an environment of its o
 	$(UV) venv --quiet --allow-existing --python 3.11 $(VENV)-nvtabular
 	$(UV) pip install --quiet --python $(VENV)-nvtabular/bin/python -r requirements/peers.in
 	$(BIN)/python -m benchmarks.workflow --peers --rows 1000000
+	$(BIN)/python -m benchmarks.loader
 
 # Without --strict a package that the database cannot be asked about counts as sound.
 audit: env  ## Images by digest, SBOMs in build/, known vulnerabilities (asks PyPI)

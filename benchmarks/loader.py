@@ -13,8 +13,9 @@ midst of training does: the first fetches memory from the system, or finds what 
 round left.
 
 On a CPU, an epoch that is not timed adds up what each contestant read, which fails where it is something
-else than the first read. On a GPU "compiled loop" is a `tf.function` that takes and adds up every column
-of every batch, as `model.fit` does with many steps per execution.
+else than the first read. Merlin's dataloader takes part where `make bench-peers` has made its
+environment, in a process that waits between its turns. On a GPU "compiled loop" is a `tf.function` that
+takes and adds up every column of every batch, as `model.fit` does with many steps per execution.
 
 `--frameworks` compares the loaders of numpy, PyTorch and JAX, as far as they are installed (`make
 test-frameworks` makes an environment), with that of Keras, in Python loops. On a GPU they share its
@@ -23,8 +24,10 @@ memory if JAX takes what it needs alone: XLA_PYTHON_CLIENT_PREALLOCATE=false.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import statistics
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -55,6 +58,7 @@ from loader import ArrayLoader, KerasSequenceLoader
 
 LIMIT, FLOOR = "Polars decode only (limit)", "Polars decode and gather (floor of a shuffle)"
 GPU_LIMIT = "cuDF decode only (limit)"
+MERLIN = Path(".venv-nvtabular/bin/python")
 BATCH_SIZES = (65_536, 16_384)
 # The ways of reading: whether it is shuffled, and the rows of a batch.
 WAYS = [(shuffle, size) for shuffle in (False, True) for size in BATCH_SIZES]
@@ -69,13 +73,21 @@ class Epochs(Contestant):
         epoch: passes over the data, does nothing with the batches, and returns the rows.
         rows: of the data.
         batches: an epoch of batches, where what they hold is compared.
+        is_elsewhere: whether another process does the work, whose processor time is not measured.
     """
 
     def __init__(
-        self, name: str, epoch: Callable[[], int], rows: int, batches: Batches | None = None
+        self,
+        name: str,
+        epoch: Callable[[], int],
+        rows: int,
+        batches: Batches | None = None,
+        *,
+        is_elsewhere: bool = False,
     ) -> None:
         super().__init__(name, lambda: (epoch(), timed(epoch))[1], rows)
         self.batches = batches
+        self.is_elsewhere = is_elsewhere
 
 
 def iterated(name: str, batches: Batches, rows: int) -> Epochs:
@@ -110,13 +122,28 @@ def add_up(batches: Iterable[Any]) -> tuple[int, int, float]:
     return rows, ids, round(floats, 2)
 
 
-def on_cpu(folder: Path, files: list[Path], rows: int) -> Iterator[Epochs]:
+def ask(peer: subprocess.Popen[str], epoch: str, rows: int) -> int:
+    """Let a loader in another process pass over the data."""
+    print(epoch, file=peer.stdin, flush=True)
+    read = int(next(iter(peer.stdout or ()), 0))
+    if read != rows:
+        raise SystemExit(f"Expected {rows} rows of an epoch of {peer.args!r}. Received: {read}.")
+    return rows
+
+
+def on_cpu(
+    folder: Path, files: list[Path], rows: int, merlin: subprocess.Popen[str] | None
+) -> Iterator[Epochs]:
     """The contestants, what is compared side by side."""
     yield iterated(LIMIT, partial(decode_only, files), rows)
     yield iterated(FLOOR, partial(decode_and_gather, files), rows)
     for shuffle, size in WAYS:
         ours = open_loader(files, size, shuffle=shuffle, device="cpu")
         yield iterated(label("KerasSequenceLoader", size, shuffle), ours.__iter__, rows)
+        if merlin is not None:
+            epoch = f"{size} {'shuffled' if shuffle else 'ordered'}"
+            name = label("Merlin's dataloader 23.08", size, shuffle)
+            yield Epochs(name, partial(ask, merlin, epoch, rows), rows, is_elsewhere=True)
         hand = partial(by_hand, files, size, shuffle=shuffle)
         yield iterated(label("pyarrow by hand", size, shuffle), hand, rows)
         records = prebatched(make_prebatched(folder, files, size), shuffle=shuffle)
@@ -205,7 +232,9 @@ def print_race(title: str, racers: list[Epochs], rounds: int) -> None:
             "of Keras'": of_keras.get(way(racer)),
         }.items():
             row[what] = racer.against(base) if base else ""
-            row[f"{what}, processor"] = racer.against(base, "processor") if base else ""
+            row[f"{what}, processor"] = (
+                racer.against(base, "processor") if base and not racer.is_elsewhere else ""
+            )
         rows.append(row)
     show(f"{title}, median of {rounds} rounds", rows)
 
@@ -227,7 +256,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if parsed.frameworks:
         print_race(title, [*in_frameworks(files, rows, parsed.device)], rounds)
     elif parsed.device == "cpu":
-        print_race(title, [*on_cpu(parsed.folder, files, rows)], rounds)
+        pipe, script = subprocess.PIPE, Path("benchmarks/peers/merlin_loader.py")
+        with (
+            subprocess.Popen([MERLIN, script, *files], stdin=pipe, stdout=pipe, text=True)
+            if MERLIN.exists()
+            else contextlib.nullcontext()
+        ) as merlin:
+            print_race(title, [*on_cpu(parsed.folder, files, rows, merlin)], rounds)
     else:
         print_race(title, [*on_gpu(files, rows, lists=False)], rounds)
         first = [first_batch_ms(files, size, rounds) for size in BATCH_SIZES]
