@@ -50,6 +50,34 @@ def test_joined_requests_are_answered_as_if_alone():
             assert joint[name].dtype == tensor.dtype
 
 
+@pytest.mark.parametrize("rows", [(2, 0, 3), (0, 0)])
+def test_columns_alike_keep_their_own_values(rows):
+    """Tensors of one dtype and shape are concatenated together."""
+    random = np.random.default_rng(0)
+    kinds = {
+        **{f"id{n}": ((1,), np.int32) for n in range(4)},
+        "flat": ((), np.int32),
+        "wide": ((3,), np.int32),
+        **{f"x{n}": ((1,), np.float32) for n in range(2)},
+        **{f"s{n}": ((1,), object) for n in range(2)},
+    }
+    requests = [
+        {
+            name: random.integers(0, 99, (count, *shape))
+            .astype(str if kind is object else kind)
+            .astype(kind)
+            for name, (shape, kind) in kinds.items()
+        }
+        for count in rows
+    ]
+    answers = answer(requests, dict)
+    for found, given in zip(answers, requests, strict=True):
+        assert found.keys() == given.keys()
+        for name, tensor in given.items():
+            np.testing.assert_array_equal(found[name], tensor)
+            assert found[name].dtype == tensor.dtype
+
+
 def test_only_the_bad_request_fails():
     bad = request([-1, 7], [[1], []])
     answers = answer([REQUESTS[0], bad, REQUESTS[3]], Model())
