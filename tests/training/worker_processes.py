@@ -13,8 +13,8 @@ _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tensorflow", "keras"])
 
 
-def start(size, folder, program, *arguments, chief=False):
-    """Processes with TF_CONFIG that run a function and write its result to the folder."""
+def tf_configs(size, *, chief=False):
+    """The TF_CONFIG of each of so many workers, at free ports of this machine."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(size)]
         for one in sockets:
@@ -24,14 +24,14 @@ def start(size, folder, program, *arguments, chief=False):
     tasks = [
         {"type": kind, "index": i} for kind in sorted(cluster) for i in range(len(cluster[kind]))
     ]
+    return [{"cluster": cluster, "task": task} for task in tasks]
+
+
+def start(size, folder, program, *arguments, chief=False):
+    """Processes with TF_CONFIG that run a function and write its result to the folder."""
     processes = []
-    for rank, task in enumerate(tasks):
-        given = (
-            {"cluster": cluster, "task": task},
-            program,
-            f"{folder}/{rank}",
-            *map(str, arguments),
-        )
+    for rank, config in enumerate(tf_configs(size, chief=chief)):
+        given = (config, program, f"{folder}/{rank}", *map(str, arguments))
         processes.append(_processes.Process(target=work, args=given))
         processes[-1].start()
     return processes

@@ -170,11 +170,12 @@ def _expect_no_name(vector: str | None) -> None:
 
 def _expect_table(table: Any) -> None:
     """Refuse vectors as lists, which would be taken for paths, and tensors of other libraries."""
-    has_paths = isinstance(table, list | tuple) and isinstance([*table, ""][0], str | os.PathLike)
-    is_frame = hasattr(table, "columns") or hasattr(table, "__arrow_c_stream__")
-    if (isinstance(table, list | tuple) or hasattr(table, "__array__")) and not (
-        has_paths or is_frame
-    ):
+    if isinstance(table, list | tuple):
+        is_table = isinstance(next(iter(table), ""), str | os.PathLike)
+    else:
+        is_frame = hasattr(table, "columns") or hasattr(table, "__arrow_c_stream__")
+        is_table = is_frame or not hasattr(table, "__array__")
+    if not is_table:
         raise WorkflowError(
             "Expected vectors as an array of numpy, files, or a frame or dict with columns of ids and "
             f"of vectors. Received: {type(table).__name__}. Make an array of them: "

@@ -144,9 +144,7 @@ class RandomColumn:
         ids = places * np.uint64(step)
         limits = np.iinfo(column.dtype)
         room = np.uint64(int(limits.max) - least)
-        # In numbers without a sign, which wrap as those with one do.
-        ids = (ids % room if width > int(room) else ids) + np.uint64(least % 2**64)
-        return pl.Series(ids if column.dtype == "uint64" else ids.view(np.int64))
+        return pl.Series(_beyond(column, least, ids % room if width > int(room) else ids))
 
     def _texts(self, ranks: Integers) -> pl.Series:
         """The most frequent values, then texts of the lengths of the others."""
@@ -194,8 +192,12 @@ def _unequal(column: ColumnInspection, count: int) -> Any:
     room = (int(np.iinfo(column.dtype).max) - least) // step
     largest = float(room) if float(room) <= room else np.nextafter(float(room), 0)
     ids = np.minimum(ascending, largest).astype(np.uint64)
-    # As in `_numbers`, numbers without a sign wrap.
-    values = ids * np.uint64(step) + np.uint64(least % 2**64)
+    return _beyond(column, least, ids * np.uint64(step))
+
+
+def _beyond(column: ColumnInspection, least: int, offsets: Integers) -> Any:
+    """Integers from their offsets to the least, in numbers without a sign, which wrap as those with one do."""
+    values = offsets + np.uint64(least % 2**64)
     return values if column.dtype == "uint64" else values.view(np.int64)
 
 

@@ -248,29 +248,27 @@ def train(
     for path in [*data, *(validation or ())]:
         _expect_made_by(workflow, fitted.output_schema, path, connection)
 
-    def load(paths: list[str], *, shuffled: bool) -> Any:
+    def load(paths: list[str], **more: Any) -> Any:
         return KerasSequenceLoader(
             paths,
             batch_size=batch_size,
             label_names=labels,
-            shuffle=shuffled,
             seed=seed,
             schema=fitted.output_schema,
             buffer_size=buffer_size,
             parts_per_chunk=parts_per_chunk,
-            drop_last=drop_last and paths is data,
-            global_size=workers.size if paths is data else 1,
-            global_rank=workers.rank if paths is data else 0,
             decode_timeout=decode_timeout,
             device=device,
             storage_options=connection,
             **further,
+            **more,
         )
 
+    share = {"global_size": workers.size, "global_rank": workers.rank}
     report = fit_model(
         network,
-        load(data, shuffled=shuffle),
-        load(validation, shuffled=False) if validation else None,
+        load(data, shuffle=shuffle, drop_last=drop_last, **share),
+        load(validation, shuffle=False) if validation else None,
         epochs=epochs,
         optimizer=chosen,
         loss=own_loss,

@@ -5,12 +5,12 @@ Each test is a program of its own, since logical devices and clusters are set up
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from worker_processes import tf_configs
 
 COMMON = """
 import os, sys
@@ -151,21 +151,9 @@ def test_replicas_of_one_process_train_on_every_row_once(folder, tmp_path):
     assert found["resumed"] == found["whole"]
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 @pytest.mark.long
 def test_workers_of_a_cluster_get_their_ranks_and_take_equal_steps(folder, tmp_path):
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
-    configs = [
-        {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})}
-        for rank in range(2)
-    ]
+    configs = [{"TF_CONFIG": json.dumps(config)} for config in tf_configs(2)]
     found = run([WORKER] * 2, folder, tmp_path, configs)
     assert [each["rank"] for each in found] == [0, 1]
     assert [each["steps"] for each in found] == [34, 34]

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -16,6 +15,7 @@ import polars as pl
 import pytest
 from ensemble_command import PROGRAM
 from typer.testing import CliRunner
+from worker_processes import tf_configs
 
 from exporter.command_line.app import make_app
 from exporter.command_line.commands.train import train
@@ -222,23 +222,15 @@ def test_a_run_that_is_followed_stopped_and_resumed(folder):
 def test_processes_with_tf_config_train_together(shard):
     """As one process with twice the batch, whose rows are the first one's and then the second's."""
     words = f"train --no-shuffle --epochs 2 --optimizer sgd --hidden 8 --json {shard}".split()
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(2)]
-        addresses = [f"localhost:{server.getsockname()[1]}" for server in servers]
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, "train", *words, "--batch-size", "500"],
             env=os.environ
-            | {
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "TF_CONFIG": json.dumps(
-                    {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-                ),
-            },
+            | {"PYTHONPATH": os.pathsep.join(sys.path), "TF_CONFIG": json.dumps(config)},
             stdout=subprocess.PIPE,
             text=True,
         )
-        for rank in range(2)
+        for config in tf_configs(2)
     ]
     first, second = (json.loads(process.communicate(timeout=200)[0]) for process in processes)
     assert [first.pop("network"), second.pop("network")] == ["model.keras", None]
