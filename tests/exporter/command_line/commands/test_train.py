@@ -97,6 +97,17 @@ def test_a_model_by_its_name(options, layers):
     assert set(model.input) == {"user", "tags", "age"}
 
 
+def test_a_column_without_a_tag_is_in_neither_tower(folder):
+    """As it is no input of the other models."""
+    columns = (["user"] >> ops.Categorify()) + (["age"] >> ops.Normalize()) + ["tags"]
+    workflow = Workflow(columns + (["clicked"] >> ops.AddTags(["target"])))
+    workflow.fit_transform_to_parquet("rows.parquet", folder / "towers")
+    workflow.save(folder / "with_towers")
+    words = f"--model two_tower --query user --batch-size 1000 {CHEAP}"
+    done(f"towers --workflow with_towers {words}")
+    assert set(trained("model.keras").input) == {"user", "age"}
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("catalogue", ["", "--catalogue items.parquet"])
 def test_a_softmax_over_items(catalogue):
