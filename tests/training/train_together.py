@@ -38,8 +38,9 @@ MEASURED = {
             "loss": {"label": "binary_crossentropy", "age": "mse"},
             "loss_weights": {"label": 1.0, "age": 0.3},
             "metrics": {"age": ["mae"]},
+            "weighted_metrics": {"age": ["mse"]},
         },
-        ["label_loss", "age_loss", "age_mae"],
+        ["label_loss", "age_loss", "age_mae", "age_mse"],
     ),
 }
 BATCH = 20
@@ -67,7 +68,10 @@ def make(case, hidden=(8,), **options):
 
 def load(rows, case, rank, size, batch=BATCH, *, seed=3, **options):
     names = ["user", "tags"] if case == "lists" else ["user"]
-    labels, numbers = (["label", "age"], []) if case == "two outputs" else (["label"], ["age"])
+    labels, numbers = ["label"], ["age"]
+    if case == "two outputs":
+        labels, numbers = ["label", "age"], []
+        options["sample_weight"] = "weight"
     return KerasSequenceLoader(
         str(rows), batch, labels, cat_names=names, cont_names=numbers, seed=seed,
         global_size=size, global_rank=rank, **options,

@@ -32,6 +32,8 @@ def rows(tmp_path_factory):
             "tags": [random.integers(0, 50, n).tolist() for n in random.integers(0, 6, ROWS)],
             "age": np.arange(ROWS, dtype="float32") / ROWS,
             "label": random.integers(0, 2, ROWS).astype("int8"),
+            # Of unequal sums on the workers.
+            "weight": np.linspace(0, 1.5, ROWS) ** 2,
         },
         schema_overrides={"tags": pl.List(pl.Int32)},
     )
