@@ -61,6 +61,9 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
         NeedsIntegersError: columns of the data are floats, but an operator requires integers.
         WorkflowError: an operator cannot take its columns.
     """
+    for node in nodes:
+        if isinstance(node, OperatorNode):
+            node.forget()
     states: dict[int, State] = {}
     resolution = Resolution(inputs)
     while len(resolution.made) < len(nodes):

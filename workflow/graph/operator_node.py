@@ -72,12 +72,17 @@ class OperatorNode(Node):
         if dependencies is None:
             dependencies = [*_dependencies(self.operator), *_completion(self.operator, parent)]
         super().__init__(parent, *dependencies)
+        self._recorded: dict[Any, Operator] = {}
+
+    def forget(self) -> None:
+        """Let the next `bind` call the user's functions again, as another fit does."""
+        self._recorded = {}
 
     def bind(self, inputs: Sequence[Resolved]) -> Bound:
-        """The operator with its groups and dependencies.
+        """The operator with its groups and dependencies, and what its functions made in their place.
 
         Raises:
-            WorkflowError: the inputs have different rows, or columns of one name.
+            WorkflowError: the inputs have different rows, or columns of one name; a function fails.
         """
         main, *dependencies = inputs
         if self.operator.takes_groups and main.lost:
@@ -94,7 +99,21 @@ class OperatorNode(Node):
         labels = [parent.label for parent in self.parents[: len(inputs)]]
         columns = join(labels, inputs)
         inner = Inputs(main.groups, tuple(name for other in dependencies for name in other.columns))
-        return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
+        rows = rows_of(self.label, inputs)
+        return Bound(self._without_functions(inner, columns).bind(inner), columns, rows)
+
+    def _without_functions(self, inner: Inputs, columns: Features) -> Operator:
+        """The operator as a saved one: a function that reads other values later is of the fit then."""
+        settings = (getattr(self.operator, name) for name in self.operator.saved_fields())
+        if not any(map(callable, settings)):
+            return self.operator
+        kinds = ((name, f.expression.type, f.schema.time) for name, f in columns.items())
+        key = inner, tuple(kinds)
+        if key not in self._recorded:
+            with self.errors(columns):
+                config = self.operator.bind(inner).to_config(columns)
+                self._recorded[key] = type(self.operator).from_config(config, {})
+        return self._recorded[key]
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:
         """The operator's output columns."""
