@@ -86,3 +86,16 @@ def test_a_workflow_can_be_pickled_before_and_after_its_first_use():
         again = pickle.loads(pickle.dumps(workflow))  # noqa: S301 - made here
         made = workflow.transform(data).collect()
         assert again.transform(data).collect().equals(made)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])  # noqa: S301
+def test_a_sum_of_many_columns_can_be_copied_after_its_first_use(copied, tmp_path):
+    names = [f"c{number}" for number in range(1_000)]
+    data = {name: [1.0, 2.0] for name in names}
+    total = ops.LambdaOp(lambda _, df: sum(df[n] for n in names[1:]), dependency=names[1:])
+    workflow = Workflow(["c0"] >> total).fit(data)
+    assert workflow.transform(data).collect()["c0"].to_list() == [999.0, 1998.0]
+    workflow.save(tmp_path)  # since a lambda cannot be pickled
+    loaded = Workflow.load(tmp_path)
+    loaded.transform(data)
+    assert copied(loaded).transform(data).collect()["c0"].to_list() == [999.0, 1998.0]
