@@ -231,7 +231,8 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     ) -> pl.LazyFrame:
         """The workflow's outputs for data, rows in order.
 
-        A workflow that learns nothing from data need not be fitted first.
+        A workflow that learns nothing from data need not be fitted first: the first data that it transforms
+        sets the columns and their types, as `fit` does.
 
         Args:
             data: any data that `fit` takes; columns that the workflow does not read are ignored.
