@@ -257,14 +257,15 @@ def different(rows, workers):
 
 @keras.saving.register_keras_serializable("tests")
 class Largest(keras.metrics.Metric):
-    """The largest prediction."""
+    """The largest error."""
 
     def __init__(self, **options):
         super().__init__(**options)
         self.most = self.add_variable((), "zeros", name="most")
 
     def update_state(self, y_true, y_pred, sample_weight=None):  # noqa: ARG002
-        self.most.assign(keras.ops.maximum(self.most, keras.ops.max(y_pred)))
+        errors = keras.ops.abs(keras.ops.cast(y_true, y_pred.dtype) - y_pred)
+        self.most.assign(keras.ops.maximum(self.most, keras.ops.max(errors)))
 
     def result(self):
         return self.most.value
