@@ -378,7 +378,22 @@ def reduced_precision():
             changed.append(weights_of(model) != before)
             scales.append(float(getattr(model.optimizer, "dynamic_scale", 1.0)))
         found[precision] = {"changed": changed, "scales": scales, "weights": weights_of(model)}
+    found["weights of 16 bits"] = weights_of_16_bits(workers)
     return found
+
+
+def weights_of_16_bits(workers):
+    """Weights in bfloat16, which are the first worker's at first."""
+    keras.utils.set_random_seed(workers.rank)
+    keras.config.set_dtype_policy("bfloat16")
+    try:
+        model = make("single ids")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    compile_model(model, "sgd", workers=workers)
+    x = {"user": tf.constant([[workers.rank]]), "age": tf.constant([[0.5]])}
+    model.fit(tf.data.Dataset.from_tensors((x, tf.ones([1, 1]))), verbose=0, shuffle=False)
+    return [weight.astype("float32").tolist() for weight in model.get_weights()]
 
 
 def slow_first():
