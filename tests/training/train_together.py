@@ -205,6 +205,8 @@ def different(rows, workers):
         if hasattr(layer, "fits"):
             layer.fits = {"user": f"digest {rank}"}
     other_layer = make("lists", dropout=0.5 if rank else 0.0)
+    frozen = make("lists")
+    frozen.layers[-1].trainable = rank == 0
 
     def run(model=None, data=data, **options):
         return refused(lambda: train(model or make("lists"), data, workers=workers, **options))
@@ -223,6 +225,7 @@ def different(rows, workers):
     return {
         "weights": run(make("lists", hidden=(8 + rank,))),
         "layers": run(other_layer),
+        "frozen": run(frozen),
         "optimizer": run(optimizer=optimizers.SGD(0.1 + rank)),
         "batch_size": run(data=odd),
         "steps": run(data=alone),
