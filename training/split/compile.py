@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -155,7 +156,8 @@ def _reset(metrics: Any) -> None:
 def _optimizer(optimizer: Any) -> keras.Optimizer:
     """The optimizer of a name, of a config, or itself."""
     if isinstance(optimizer, str):
-        return _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
+        with suppress(ValueError):  # a name that Keras does not know
+            return _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
     if isinstance(optimizer, dict):
         return keras.optimizers.get(optimizer)
     if not isinstance(optimizer, keras.Optimizer):
