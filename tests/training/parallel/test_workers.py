@@ -128,6 +128,7 @@ def test_operations_leave_no_threads_behind(found):
     [
         ("weights", ["the same weights", "worker 0 (localhost:", "worker 1 (localhost:"]),
         ("layers", ["the same layers", "Dropout"]),
+        ("frozen", ["the same frozen weights. Received: 0 of them on worker 0"]),
         ("optimizer", ["the same optimizer", "learning_rate=0.1", "learning_rate=1.1"]),
         ("batch_size", ["the same batch_size. Received: 20 on worker 0", "21 on worker 1"]),
         ("steps", ["the same number of steps in an epoch. Received: 5 on worker 0", "9 on worker"]),
