@@ -56,7 +56,8 @@ def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
 def _time_of(node: Expression, times_by_id: dict[int, Time]) -> Time:
     if id(node) in times_by_id or not node.operands:
         return times_by_id.get(id(node))
-    times = [time for operand in node.operands if (time := times_by_id[id(operand)]) is not None]
+    operands = node.operands[:1] if VERBS[node.verb].repeats else node.operands
+    times = [time for operand in operands if (time := times_by_id[id(operand)]) is not None]
     for other in times[1:]:
         require(
             are_alike_times(times[0].time, other.time),

@@ -40,7 +40,8 @@ class LambdaOp(Operator):
             `lambda price, df: price / df["income"]`, to one. It may use arithmetic, comparisons, `&
             | ~`, `**`, `workflow.where(condition, a, b)`, a column's methods such as `cast`,
             `clip`, `log1p`, `isin` and `fill_null`, and numpy's functions of these names:
-            `LambdaOp(np.log1p)`. Dates and times are int64, microseconds since 1970-01-01;
+            `LambdaOp(np.log1p)`. Over a list it computes each element, other columns by the value
+            of the element's row. Dates and times are int64, microseconds since 1970-01-01;
             different kinds, such as times with and without a zone, cannot be compared, subtracted
             or mixed.
         dependency: further columns for the frame, which the function has to take: names, or a node
@@ -77,7 +78,17 @@ class LambdaOp(Operator):
         counts = {"count": [0, 10, -7, None], "wide": [2**62, 1, None, -(2**62)]}
         lists = {"scores": [[1.0, None], [], None, [float("nan"), -4.0]]}
         pairs = {"price": [1.0, None, 3.0, 4.0], "income": [2.0, 0.0, None, -1.0]}
+        sessions = {
+            "at": [[1, None, 2**40], [], None, [7]],
+            "now": [2**40, 5, 3, None],
+            "tags": [["a", None], ["b"], [], ["a", "a"]],
+            "city": ["a", "b", None, None],
+        }
+        ago = cls(lambda at, df: (df["now"] - at) / at.list_length(), "now")
+        here = cls(lambda tag, df: where(df["now"] > 3, tag == df["city"], False), ["city", "now"])
         return [
+            Example(ago, sessions, left=["at"]),
+            Example(here, sessions, left=["tags"]),
             Example(cls(lambda c, df: c / df["income"], "income"), pairs, left=["price"]),
             Example(cls(lambda c, df: where(df.price > c, c, df.price)), pairs),
             Example(cls(lambda c: (c > 3).cast("int8"), tags=["target"]), ratings),
