@@ -258,6 +258,8 @@ CASES = [
     Case("HashBucket", ["city", "items", "user"], {"num_buckets": 99, "hash": "farmhash"}),
     Case("HashedCross", [["user", "city"], ["city", "user"]], {"num_buckets": 1000}),
     Case("HashedCross", [["city", "flag", "user"]], {"num_buckets": 1000, "hash": "farmhash"}),
+    Case("HashedCross", [["user", "tags"], ["items", "city", "flag"]], {"num_buckets": 1000}),
+    Case("HashedCross", [["tags", "user"]], {"num_buckets": 1000, "hash": "farmhash"}),
     Case(
         "HashedCross",
         [["flag", "wide", "large"]],
