@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from workflow.expressions.language.tree import Expression, source, where
+from workflow.expressions.language.tree import Expression, where
 from workflow.expressions.program.program import Program, build
 from workflow.expressions.program.program_json import program_from_json, program_to_json
 from workflow.expressions.program.tracing import Frame, inline, trace
@@ -136,19 +136,21 @@ class LambdaOp(Operator):
 
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The trace of each column, in place of the function."""
-        sources = {n: source(n, feature.expression.type) for n, feature in columns.items()}
-        inputs = Schema(Feature.of(n, column).schema for n, column in sources.items())
+        # Over the columns themselves, since some may be lists of the same elements.
+        expressions = {name: feature.expression for name, feature in columns.items()}
+        inputs = Schema(Feature.of(n, column).schema for n, column in expressions.items())
         traces = {}
         for name in self.own_columns(columns):
-            result = self._apply(name, sources)
-            program = build([(Feature.of(name, result).schema, result)], inputs)
+            result = self._apply(name, expressions)
+            program = build([(Feature.of(name, result).schema, result)], inputs, expressions)
             traces[name] = program_to_json(program)
         return {**super().to_config(columns), "f": traces}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> LambdaOp:  # noqa: ARG003
         """The operator over its saved traces."""
-        traces = {name: program_from_json(document) for name, document in config["f"].items()}
+        documents = config["f"].items()
+        traces = {name: program_from_json(each, is_trace=True) for name, each in documents}
         for name, program in traces.items():
             require(
                 program.output_schema.names == [name],

@@ -175,6 +175,16 @@ def test_elements_can_meet_themselves():
     assert workflow.transform(data).collect()["l"].to_list() == [[2.0, -2.0], [], [], [None]]
 
 
+def test_columns_of_the_same_elements_meet_in_a_saved_function_too(tmp_path):
+    data = {"l": [[1.5, None], [], None, [-2.0]], "x": [1.0, 2.0, 3.0, None]}
+    filled = ["l"] >> ops.FillMissing(0, add_binary_cols=True)
+    both = (filled + ["x"]) >> ops.LambdaOp(lambda _, df: where(df["l_filled"], df["x"], df["l"]))
+    workflow = Workflow(both["l"]).fit(data)
+    workflow.save(tmp_path / "saved")
+    for each in (workflow, Workflow.load(tmp_path / "saved")):
+        assert each.transform(data).collect()["l"].to_list() == [[1.5, 1.0], [], [], [-2.0]]
+
+
 def test_tags_and_dtype_can_be_given():
     label = ["x"] >> ops.LambdaOp(lambda c: c, dtype=np.float32, tags=(t for t in [Tags.TARGET]))
     workflow = Workflow(label).fit(DATA)

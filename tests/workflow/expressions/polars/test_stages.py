@@ -140,7 +140,7 @@ def test_a_lambda_that_uses_its_column_often_runs(lists):
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_columns_meet_the_elements_of_several_lists(engine):
-    """Of which one is made of another list's elements, and all but one share a column."""
+    """One is made of another list's elements, and all but one share a column."""
     data = {
         "n": [10, 20, 30, None],
         "m": [1, None, 3, 4],
