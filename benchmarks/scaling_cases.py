@@ -261,6 +261,8 @@ def _verb(name: str, table: int) -> Callable[[Expression], Expression]:
     parameters = {**row.examples[0], **{each: made[each]() for each in row.tables}}
 
     def apply(column: Expression) -> Expression:
+        if row.repeats:
+            return call(name, column.list_length(), column)
         try:
             return call(name, *[column] * row.arity, **parameters)
         except ExpressionError:  # the others have to be constants

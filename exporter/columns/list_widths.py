@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from exporter.errors import ExportError
-from workflow.expressions.language.verbs import ELEMENTWISE
+from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.program.program import Program
 from workflow.schema.names import listed
 from workflow.wire.format import WireColumn
@@ -54,7 +54,8 @@ def cut_widths(program: Program, columns: Iterable[WireColumn]) -> dict[str, int
     for column, output in program.outputs:
         needed[output] = max(needed[output], widths[column.name] or _ALL)
     for number, step in reversed([*enumerate(program.steps)]):
-        passed_on = needed[number] if step.verb in ELEMENTWISE else _ALL
+        verb = VERBS.get(step.verb)
+        passed_on = needed[number] if verb and (verb.elementwise or verb.repeats) else _ALL
         for operand in step.operands:
             needed[operand] = max(needed[operand], passed_on)
     return {

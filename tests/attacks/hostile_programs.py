@@ -68,6 +68,14 @@ def elements_beside_rows(document: Any) -> None:
     assert lists >= 0
 
 
+def repeated(document: Any, of: str, beside: str) -> None:
+    """Repeat the first step of a verb for the elements of the first one of another verb."""
+    places = [
+        next(i for i, s in enumerate(document["steps"]) if s["verb"] == n) for n in (of, beside)
+    ]
+    document["steps"].append({"verb": "repeat_as", "operands": places, "parameters": {}})
+
+
 def over_lists(document: Any, verb: str, padding: Any = None, **parameters: Any) -> None:
     """Add a verb over the program's lists, with a constant beside them or else a column."""
     steps = document["steps"]
@@ -176,6 +184,9 @@ PROGRAMS: dict[str, Attack] = {
     "constant that is null": append("constant", [], value=None, dtype="int64"),
     "constant of bytes": append("constant", [], value=[1, 2], dtype="string"),
     "elements beside rows": edit(elements_beside_rows),
+    "a constant repeated": edit(lambda d: repeated(d, "constant", "gather")),
+    "lists repeated": edit(lambda d: repeated(d, "gather", "gather")),
+    "rows repeated as rows": edit(lambda d: repeated(d, "source", "source")),
     "table that is unknown text": tables(
         lambda held: held.update(
             {"evil.utf8": np.array([255], np.uint8), "evil.offsets": np.array([0, 1])}

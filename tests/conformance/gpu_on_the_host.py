@@ -55,6 +55,11 @@ class RowsOnTheHost:
         of = lists.frame.to_series()
         return RowsOnTheHost(pl.DataFrame([relisted(column, of) for column in self.frame]))
 
+    def repeated(self, lists):
+        count = lists.frame.to_series().list.len()
+        repeated = self.frame.select(pl.all().repeat_by(pl.lit(count)))
+        return RowsOnTheHost(pl.DataFrame([list_elements(c).alias(c.name) for c in repeated]))
+
     def with_empty_lists(self):
         return RowsOnTheHost(self.frame.with_columns(pl.all().fill_null([])))
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
-from workflow import ColumnSchema, Schema, Workflow, WorkflowError, ops
+from workflow import ColumnSchema, Schema, Workflow, WorkflowError, ops, where
 from workflow.expressions.polars.series import polars_dtype
 from workflow.graph.node import Node
 from workflow.operator.operator import Operator
@@ -57,6 +57,8 @@ STEPS: list[Step] = [
                     lambda c: c % 4,
                     lambda c: c.is_null(),
                     lambda c: c.fill_null(0),
+                    lambda c, df: c - df[next(iter(df))],
+                    lambda c, df: where(df[next(iter(df))].is_null(), c, df[next(reversed(df))]),
                 ]
             )
         )

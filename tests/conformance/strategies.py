@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -145,8 +145,11 @@ def signatures(verb: str) -> tuple[tuple[str, ...], ...]:
 
 def _takes(verb: str, dtypes: Sequence[str]) -> bool:
     is_list = verb in OVER_LISTS
+    types = [Type(dtype, is_list=is_list) for dtype in dtypes]
+    if VERBS[verb].repeats:
+        types[0] = Type(dtypes[0])
     try:
-        VERBS[verb].infer([Type(dtype, is_list=is_list) for dtype in dtypes], {})
+        VERBS[verb].infer(types, {})
     except ExpressionError:
         return False
     return True
@@ -167,7 +170,7 @@ def programs(draw: st.DrawFn, verb: str) -> tuple[Program, dict[str, Column]]:
         )
         operands.append(further)
         if further.verb == "source" and further is not column:
-            data[name] = draw(columns(dtype, rows, is_list=False))
+            data[name] = draw(columns(dtype, rows, is_list=False, nullable=further.type.nullable))
     result = call(verb, *operands, **draw(parameters(verb, dtypes[0])))
     others = [o for o in operands if o.verb == "source" and o is not column]
     inputs = Schema(map(schema_of_source, [column, *others]))
@@ -177,6 +180,8 @@ def programs(draw: st.DrawFn, verb: str) -> tuple[Program, dict[str, Column]]:
 
 def places(verb: str) -> st.SearchStrategy[int]:
     """The place of an operand that is a column; constants may stand before it, except for a filling."""
+    if VERBS[verb].repeats:
+        return st.just(1)
     alone = verb in OVER_LISTS or verb == "fill_null"
     return st.integers(0, 0 if alone else VERBS[verb].arity - 1)
 
@@ -184,11 +189,11 @@ def places(verb: str) -> st.SearchStrategy[int]:
 def _further(
     draw: st.DrawFn, first: Expression, name: str, dtype: str, *, is_list: bool
 ) -> Expression:
-    """Another operand: a constant, another column or, for a list, one made of the same list."""
+    """Another operand: a constant, a column of one value a row or, for a list, one made of the same."""
     if draw(st.booleans()):
         return literal(draw(values(dtype)), dtype)
-    if not is_list:
-        return source(name, Type(dtype))
+    if not is_list or draw(st.booleans()):
+        return source(name, Type(dtype, nullable=draw(st.booleans())))
     if (first.type.kind == "string") == (dtype == "string"):
         return first.cast(dtype)
     return call("is_null", first).cast(dtype) if dtype != "string" else literal("a", "string")
@@ -203,6 +208,7 @@ def chains(draw: st.DrawFn, without: Collection[str] = ()) -> tuple[Program, dic
     nullable = draw(st.booleans())
     first = result = source("a", Type(dtype, is_list, nullable))
     unsigned, before = False, []
+    sources = {"a": first}
     for _ in range(draw(st.integers(2, 5))):
         verb = draw(st.sampled_from(verbs))
         if verb == "divide" and unsigned:
@@ -211,7 +217,8 @@ def chains(draw: st.DrawFn, without: Collection[str] = ()) -> tuple[Program, dic
         place = draw(places(verb))
         wanted = [s for s in signatures(verb) if s[place] == result.type.dtype]
         if wanted:
-            operands = [_beside(draw, result, d) for d in draw(st.sampled_from(wanted))]
+            dtypes = draw(st.sampled_from(wanted))
+            operands = [_beside(draw, result, each, sources) for each in dtypes]
             operands[place] = result
             with contextlib.suppress(ExpressionError):
                 own = draw(parameters(verb, operands[0].type.dtype))
@@ -223,16 +230,31 @@ def chains(draw: st.DrawFn, without: Collection[str] = ()) -> tuple[Program, dic
         (ColumnSchema(name, each.type.dtype, each.type.is_list, each.type.nullable), each)
         for name, each in given.items()
     ]
-    program = build(made, Schema([schema_of_source(first)]))
-    rows = draw(st.integers(0, 6))
-    return program, {"a": draw(columns(dtype, rows, is_list=is_list, nullable=nullable))}
+    program = build(made, Schema(map(schema_of_source, sources.values())))
+    read = [first] + [each for name, each in sources.items() if name in {*program.inputs} - {"a"}]
+    return program, draw(data_of(map(schema_of_source, read), draw(st.integers(0, 6))))
 
 
-def _beside(draw: st.DrawFn, column: Expression, dtype: str) -> Expression:
-    """A further operand that can stand beside a column: the column itself, or a constant."""
+@st.composite
+def data_of(draw: st.DrawFn, schemas: Iterable[ColumnSchema], rows: int) -> dict[str, Column]:
+    """Rows of some columns."""
+    return {
+        c.name: draw(columns(c.dtype, rows, is_list=c.is_list, nullable=c.nullable))
+        for c in schemas
+    }
+
+
+def _beside(
+    draw: st.DrawFn, column: Expression, dtype: str, sources: dict[str, Expression]
+) -> Expression:
+    """A further operand beside a column: the column itself, a constant, or a column of either kind."""
     if column.type.dtype == dtype and draw(st.booleans()):
         return column
-    return literal(draw(values(dtype)), dtype)
+    kind = draw(st.sampled_from(["constant", "constant", "rows", "lists"]))
+    if kind == "constant":
+        return literal(draw(values(dtype)), dtype)
+    type_ = Type(dtype, kind == "lists", nullable=draw(st.booleans()))
+    return sources.setdefault(f"{kind} of {dtype}", source(f"{kind} of {dtype}", type_))
 
 
 def literal(value: Any, dtype: str) -> Expression:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interpreters import OTHERS, assert_same, equality_of
 from searched import searched
-from strategies import chains, columns, literal
+from strategies import chains, data_of, literal
 
 from workflow.expressions.language.tree import Expression, call, source
 from workflow.expressions.language.types import Type
@@ -34,12 +34,21 @@ def program_of(outputs: dict[str, Expression], inputs: Schema) -> Program:
     )
 
 
+def lane_inputs(program: Program, nullable: bool | None = None) -> Schema:
+    """A column like the program's for each lane, and its other columns, which all lanes share."""
+    like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
+    lanes = [like.with_(name=name) for name in LANES]
+    if nullable is not None:
+        lanes = [lane.with_(nullable=nullable and like.nullable) for lane in lanes]
+    return Schema([*lanes, *(c for name, c in program.inputs.items() if name != "a")])
+
+
 def lanes_of(program: Program, inputs: Schema) -> dict[str, Expression]:
     """The program over each column, its result met by a number of its own and by a neighbour's."""
     made, last = {}, len(LANES) - 1
-    for number, (name, column) in enumerate(inputs.items()):
-        type_ = Type(column.dtype, column.is_list, column.nullable)
-        result = inline(program, {"a": source(name, type_)})["out"]
+    columns = {n: source(n, Type(c.dtype, c.is_list, c.nullable)) for n, c in inputs.items()}
+    for number, name in enumerate(LANES):
+        result = inline(program, columns | {"a": columns[name]})["out"]
         made[name] = result
         if result.type.is_number:
             own = literal(
@@ -56,11 +65,8 @@ def lanes_of(program: Program, inputs: Schema) -> dict[str, Expression]:
 @given(data=st.data())
 def test_columns_together_come_out_as_alone(data):
     program, _ = data.draw(chains())
-    like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
-    inputs = Schema(like.with_(name=name) for name in LANES)
-    rows = data.draw(st.integers(0, 4))
-    like_it = columns(like.dtype, rows, is_list=like.is_list, nullable=like.nullable)
-    given_ = {name: data.draw(like_it) for name in LANES}
+    inputs = lane_inputs(program)
+    given_ = data.draw(data_of(inputs.columns, data.draw(st.integers(0, 4))))
     outputs = lanes_of(program, inputs)
     together = NumpyInterpreter(program_of(outputs, inputs))(given_)
     for name, expression in outputs.items():
@@ -75,13 +81,9 @@ def test_columns_together_come_out_as_alone(data):
 @given(data=st.data())
 def test_columns_together_come_out_as_alone_in_a_graph(name, data):
     program, _ = data.draw(chains())
-    like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
     # In ONNX columns with masks are not computed together.
-    nullable = name == "tensorflow" and like.nullable
-    inputs = Schema(like.with_(name=lane, nullable=nullable) for lane in LANES)
-    rows = data.draw(st.integers(0, 3))
-    like_it = columns(like.dtype, rows, is_list=like.is_list, nullable=nullable)
-    given_ = {lane: data.draw(like_it) for lane in LANES}
+    inputs = lane_inputs(program, nullable=name == "tensorflow")
+    given_ = data.draw(data_of(inputs.columns, data.draw(st.integers(0, 3))))
     whole = program_of(lanes_of(program, inputs), inputs)
     made = GRAPHS[name].answer(whole, given_)
     expected = NumpyInterpreter(whole, together=0)(given_)

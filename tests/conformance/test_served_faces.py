@@ -18,8 +18,8 @@ from served_faces import (
     serve_tensorflow,
     wires_of,
 )
-from strategies import chains, columns
-from test_lanes import LANES, lanes_of
+from strategies import chains, data_of
+from test_lanes import lane_inputs, lanes_of
 from test_verbs import draw_program
 
 from workflow import Workflow, ops
@@ -44,11 +44,8 @@ def answerable(expression: Expression) -> Expression:
 
 def over_lanes(draw: st.DrawFn, program: Program) -> tuple[Program, dict[str, Column]]:
     """A program over several columns like the one that it was drawn for."""
-    like = program.inputs["a"] if "a" in program.inputs else ColumnSchema("a", "int64")
-    inputs = Schema(like.with_(name=name) for name in LANES)
-    rows = draw(st.integers(0, 4))
-    like_it = columns(like.dtype, rows, is_list=like.is_list, nullable=like.nullable)
-    data = {name: draw(like_it) for name in LANES}
+    inputs = lane_inputs(program)
+    data = draw(data_of(inputs.columns, draw(st.integers(0, 4))))
     made = served_program(lanes_of(program, inputs), inputs)
     return made, {name: data[name] for name in made.inputs}
 

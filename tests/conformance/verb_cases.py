@@ -14,13 +14,12 @@ import numpy as np
 
 from workflow.expressions.language.tree import Expression, call, source
 from workflow.expressions.language.types import ExpressionError, Type
-from workflow.expressions.language.verbs import ELEMENTWISE, VERBS
+from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.program.program import Program, build
 from workflow.schema.column import Column, Strings
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.schema import ColumnSchema, Schema
 
-OVER_LISTS = VERBS.keys() - ELEMENTWISE
 TEXTS = ["", "a", "b", "é", "日本", "a longer text, of more bytes than a word has"]
 # Enough boundaries for a search, and distinct in every dtype.
 MANY = 40
@@ -43,7 +42,7 @@ class VerbCase(NamedTuple):
 
 
 def verb_cases(verbs: Iterable[str] = VERBS) -> Iterator[VerbCase]:
-    """Each of some verbs over columns, over a column and a constant, and over a list."""
+    """Each of some verbs over columns, beside a constant, over a list, and over a list beside rows."""
     for verb in verbs:
         for dtypes in itertools.product(DTYPES, repeat=VERBS[verb].arity):
             for is_list in (False, True):
@@ -53,10 +52,13 @@ def verb_cases(verbs: Iterable[str] = VERBS) -> Iterator[VerbCase]:
 
 
 def _cases(verb: str, dtypes: Sequence[str], *, is_list: bool) -> Iterator[VerbCase]:
+    # Of scalars, a constant beside them is tried where all dtypes are the same.
+    alike = len(set(dtypes)) == 1 < len(dtypes)
+    makers = [_columns, _constants] if alike else [_columns]
+    if is_list:
+        makers = [_constants, _mixed] if len(dtypes) > 1 else [_constants]
     for parameters in _parameters(verb, dtypes[0]):
-        for make in (_constants,) if is_list or verb in OVER_LISTS else (_columns, _constants):
-            if make is _constants and (len(set(dtypes)) > 1 or len(dtypes) == 1) and not is_list:
-                continue
+        for make in makers:
             operands, columns = make(dtypes, is_list=is_list)
             try:
                 result = call(verb, *operands, **parameters)
@@ -134,6 +136,17 @@ def _constants(
     others = [_constant(beside, dtype) for dtype in dtypes[1:]]
     column = make_column(dtypes[0], rows, is_list=is_list)
     return [source("a", Type(dtypes[0], is_list)), *others], {"a": column}
+
+
+def _mixed(dtypes: Sequence[str], **_: bool) -> tuple[list[Expression], dict[str, Column]]:
+    """Hard values of one a row, beside lists of hard values as the last operand."""
+    values = hard_values(dtypes[0])
+    rows = [None, [], *([value, values[0]] for value in values), values, [None, None]]
+    before = [(values * 3)[place : place + len(rows)] for place in range(len(dtypes) - 1)]
+    columns = {n: make_column(dtypes[0], b) for n, b in zip("abc", before, strict=False)}
+    sources = [source(name, Type(dtypes[0])) for name in columns]
+    lists = source("l", Type(dtypes[-1], is_list=True))
+    return [*sources, lists], columns | {"l": make_column(dtypes[-1], rows, is_list=True)}
 
 
 def _constant(value: Any, dtype: str) -> Expression:

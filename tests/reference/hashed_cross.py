@@ -18,8 +18,16 @@ def transform(crosses, table):
     made = {}
     for name, (group, count, cross) in crosses.items():
         rows = zip(*(table[column] for column in group), strict=True)
-        made[name] = ("int32", [cross(row, count) for row in rows])
+        made[name] = ("int32", [of_row(row, count, cross) for row in rows])
     return made
+
+
+def of_row(row, count, cross):
+    """One id, or one for each element of the list among the values."""
+    place = next((n for n, value in enumerate(row) if isinstance(value, list)), None)
+    if place is None:
+        return cross(row, count)
+    return [cross((*row[:place], element, *row[place + 1 :]), count) for element in row[place]]
 
 
 def crossed(row, count):

@@ -98,6 +98,11 @@ def _logarithm(value: float) -> float:
     return math.log1p(value) if value > 0 else 0.0
 
 
+def _city_or_tag(value, row):
+    chosen = None if row["flag"] is None else row["city"] if row["flag"] else value
+    return None if chosen is None else chosen == "a"
+
+
 def _share(value: float | None, row: Mapping[str, Any]) -> float | None:
     if value is None or row["rating"] is None:
         return None
@@ -253,6 +258,8 @@ CASES = [
     Case("HashBucket", ["city", "items", "user"], {"num_buckets": 99, "hash": "farmhash"}),
     Case("HashedCross", [["user", "city"], ["city", "user"]], {"num_buckets": 1000}),
     Case("HashedCross", [["city", "flag", "user"]], {"num_buckets": 1000, "hash": "farmhash"}),
+    Case("HashedCross", [["user", "tags"], ["items", "city", "flag"]], {"num_buckets": 1000}),
+    Case("HashedCross", [["tags", "user"]], {"num_buckets": 1000, "hash": "farmhash"}),
     Case(
         "HashedCross",
         [["flag", "wide", "large"]],
@@ -318,7 +325,7 @@ CASES = [
     ),
     Case(
         "LambdaOp",
-        ["price"],
+        ["price", "scores"],
         {"f": lambda c, df: c / df["rating"], "dependency": ["rating"], "dtype": "float64"},
         {"plain": _share},
     ),
@@ -327,6 +334,15 @@ CASES = [
         ["city", "tags"],
         {"f": lambda c: (c == "a") | c.is_null()},
         {"plain": lambda v, _row: v in ("a", None), "dtype": "bool"},
+    ),
+    Case(
+        "LambdaOp",
+        ["tags"],
+        {
+            "f": lambda c, df: where(df["flag"], df["city"], c) == "a",
+            "dependency": ["city", "flag"],
+        },
+        {"plain": _city_or_tag, "dtype": "bool"},
     ),
     Case("ListSlice", LISTS, {"start": 3}),
     Case("ListSlice", LISTS, {"start": -2}),

@@ -19,6 +19,7 @@ from .language.verbs import VERBS
 from .numpy.interpreter import constant_of
 from .numpy.verbs import PREPARE
 from .program.program import Program, Step
+from .program.roots import roots_of
 
 # A missing row of a table of lists is empty, and has to stay so.
 _FOLDED = {name for name, verb in VERBS.items() if verb.elementwise or verb.keeps_empty}
@@ -62,11 +63,19 @@ def fold_tables(program: Program) -> Program:
 
 def _fold(program: Program) -> Program:
     taken: dict[int, _Taken] = {}
+    roots = roots_of(program)
+    # A column that is repeated for the elements of lists meets what is made of the same lists: none of
+    # them may become others, of another table.
+    met = {root for step, root in zip(program.steps, roots, strict=True) if _repeats(step)}
     for number, step in enumerate(program.steps):
         found = _take(program, step, taken)
-        if found is not None:
+        if found is not None and not (found.table.is_list and roots[number] in met):
             taken[number] = found
     return _rebuild(program, taken)
+
+
+def _repeats(step: Step) -> bool:
+    return step.verb in VERBS and VERBS[step.verb].repeats
 
 
 def _take(program: Program, step: Step, taken: Mapping[int, _Taken]) -> _Taken | None:

@@ -15,7 +15,7 @@ from workflow.schema.times import remedy
 Time = ColumnSchema | None
 
 
-def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
+def expect_alike_times(made: Iterable[Expression], columns: Iterable[Feature]) -> None:
     """Refuse to compare, subtract or mix dates and times of different kinds.
 
     All of them are microseconds in an expression, so the difference between a time of New York and
@@ -24,8 +24,8 @@ def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
     is a number.
 
     Args:
-        made: the function's result.
-        columns: the function's arguments.
+        made: the results of functions.
+        columns: the functions' arguments.
 
     Raises:
         WorkflowError: names the verb, both columns and the remedy.
@@ -35,7 +35,7 @@ def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
         >>> from workflow.expressions.language.types import Type
         >>> day, at = (source(name, Type("int64")) for name in ("day", "at"))
         >>> schemas = ColumnSchema("day", "int64", time="date"), ColumnSchema("at", "int64", time="UTC")
-        >>> expect_alike_times(at > day, [Feature(day, schemas[0]), Feature(at, schemas[1])])
+        >>> expect_alike_times([at > day], [Feature(day, schemas[0]), Feature(at, schemas[1])])
         Traceback (most recent call last):
             ...
         workflow.errors.WorkflowError: Expected times of one kind in greater. Received: ...
@@ -43,7 +43,7 @@ def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
     times_by_id: dict[int, Time] = {
         id(each.expression): each.schema if each.schema.is_time else None for each in columns
     }
-    todo = [made]
+    todo = [*made]
     while todo:
         node = todo[-1]
         waiting = [operand for operand in node.operands if id(operand) not in times_by_id]
@@ -56,7 +56,8 @@ def expect_alike_times(made: Expression, columns: Iterable[Feature]) -> None:
 def _time_of(node: Expression, times_by_id: dict[int, Time]) -> Time:
     if id(node) in times_by_id or not node.operands:
         return times_by_id.get(id(node))
-    times = [time for operand in node.operands if (time := times_by_id[id(operand)]) is not None]
+    operands = node.operands[:1] if VERBS[node.verb].repeats else node.operands
+    times = [time for operand in operands if (time := times_by_id[id(operand)]) is not None]
     for other in times[1:]:
         require(
             are_alike_times(times[0].time, other.time),

@@ -75,7 +75,7 @@ class Filter(RowFilter):
         sources = sources_of(columns)
         condition = self._trace(sources)
         if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
-            expect_alike_times(condition, (Feature(sources[c.name], c) for c in columns.columns))
+            expect_alike_times([condition], (Feature(sources[c.name], c) for c in columns.columns))
         type_ = condition.type
         require(
             type_.kind == "bool" and not type_.is_list,

@@ -36,7 +36,7 @@ class HashedCross(Operator):
     The columns on the left are in groups, and each group makes one column: `[["a", "b"]]` makes
     `a_X_b`. Without groups, as in `["a", "b"]`, all of them are crossed. The order of a group
     matters: (1, 2) and (2, 1) are different combinations. The column's `cardinality` is
-    `num_buckets`.
+    `num_buckets`. A group with a list makes a list: each element crossed with the row's scalars.
 
     With the hash "splitmix64" the values are hashed as in `HashBucket`, with their position in the
     group as the seed; null counts as a value, with hash -1. The id is the sum of the hashes as an
@@ -59,7 +59,7 @@ class HashedCross(Operator):
 
     Raises:
         WorkflowError: an invalid number, or none for a group, an unknown hash, a key of
-            "splitmix64", a group of one column, or a column of lists or floats.
+            "splitmix64", a group of one column, one of two lists, or a column of floats.
 
     Example:
         >>> crossed = [["city", "device"]] >> HashedCross(10_000)
@@ -87,6 +87,7 @@ class HashedCross(Operator):
         """Two and three columns of every kind, and two groups."""
         ids = {"user": [7, -3, 2, None, None], "flag": [True, None, False, True, None]}
         texts = {"city": ["b", "", "é", None, "b"]}
+        lists = {"tags": [["a", None], [], None, ["b", "a"], ["é"]]}
         return [
             Example(cls(10), ids, {"user": [-(2**63)], "flag": [None]}, [["user", "flag"]]),
             Example(cls(1000), {**ids, **texts}, left=[["city", "flag", "user"]]),
@@ -95,6 +96,10 @@ class HashedCross(Operator):
                 {**ids, **texts},
                 left=[["city", "flag", "user"]],
             ),
+            Example(
+                cls(1000), {**ids, **texts, **lists}, left=[["user", "tags"], ["tags", "city"]]
+            ),
+            Example(cls(1000, hash=FARMHASH), {**ids, **lists}, left=[["tags", "flag", "user"]]),
             Example(
                 cls({"user_X_flag": 5, "flag_X_user": 2**31 - 1}),
                 ids,
@@ -128,11 +133,12 @@ class HashedCross(Operator):
     def _cross(self, name: str, features: list[Feature]) -> Feature:
         for feature in features:
             expect_hashable("HashedCross", feature)
-            require(
-                not feature.schema.is_list,
-                f"HashedCross needs scalars. Received: column {feature.schema.name!r}, "
-                f"{feature.schema}.",
-            )
+        lists = {f.expression.root: f.schema.name for f in features if f.schema.is_list}
+        require(
+            len(lists) < 2,
+            "HashedCross crosses the elements of one list with scalars. Received: the lists "
+            f"{' and '.join(map(repr, lists.values()))}.",
+        )
         buckets = buckets_of(self.num_buckets, name)
         like = computed_of(*(feature.schema for feature in features))
         values = [feature.expression for feature in features]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from workflow.expressions.language.tree import Expression, source, where
+from workflow.expressions.language.tree import Expression, where
 from workflow.expressions.program.program import Program, build
 from workflow.expressions.program.program_json import program_from_json, program_to_json
 from workflow.expressions.program.tracing import Frame, inline, trace
@@ -40,7 +41,8 @@ class LambdaOp(Operator):
             `lambda price, df: price / df["income"]`, to one. It may use arithmetic, comparisons, `&
             | ~`, `**`, `workflow.where(condition, a, b)`, a column's methods such as `cast`,
             `clip`, `log1p`, `isin` and `fill_null`, and numpy's functions of these names:
-            `LambdaOp(np.log1p)`. Dates and times are int64, microseconds since 1970-01-01;
+            `LambdaOp(np.log1p)`. Over a list it computes each element, other columns by the value
+            of the element's row. Dates and times are int64, microseconds since 1970-01-01;
             different kinds, such as times with and without a zone, cannot be compared, subtracted
             or mixed.
         dependency: further columns for the frame, which the function has to take: names, or a node
@@ -77,7 +79,17 @@ class LambdaOp(Operator):
         counts = {"count": [0, 10, -7, None], "wide": [2**62, 1, None, -(2**62)]}
         lists = {"scores": [[1.0, None], [], None, [float("nan"), -4.0]]}
         pairs = {"price": [1.0, None, 3.0, 4.0], "income": [2.0, 0.0, None, -1.0]}
+        sessions = {
+            "at": [[1, None, 2**40], [], None, [7]],
+            "now": [2**40, 5, 3, None],
+            "tags": [["a", None], ["b"], [], ["a", "a"]],
+            "city": ["a", "b", None, None],
+        }
+        ago = cls(lambda at, df: (df["now"] - at) / at.list_length(), "now")
+        here = cls(lambda tag, df: where(df["now"] > 3, tag == df["city"], False), ["city", "now"])
         return [
+            Example(ago, sessions, left=["at"]),
+            Example(here, sessions, left=["tags"]),
             Example(cls(lambda c, df: c / df["income"], "income"), pairs, left=["price"]),
             Example(cls(lambda c, df: where(df.price > c, c, df.price)), pairs),
             Example(cls(lambda c: (c > 3).cast("int8"), tags=["target"]), ratings),
@@ -123,28 +135,35 @@ class LambdaOp(Operator):
 
     def to_config(self, columns: Features) -> dict[str, Any]:
         """The trace of each column, in place of the function."""
-        sources = {n: source(n, feature.expression.type) for n, feature in columns.items()}
-        inputs = Schema(Feature.of(n, column).schema for n, column in sources.items())
-        times = [Feature(sources[n], f.schema) for n, f in columns.items() if f.schema.is_time]
+        expressions = {name: _node_of_its_own(f.expression) for name, f in columns.items()}
+        inputs = Schema(Feature.of(n, column).schema for n, column in expressions.items())
+        results = {name: self._apply(name, expressions) for name in self.own_columns(columns)}
+        if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
+            features = (Feature(expressions[name], f.schema) for name, f in columns.items())
+            expect_alike_times(results.values(), features)
         traces = {}
-        for name in self.own_columns(columns):
-            result = self._apply(name, sources)
-            if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
-                expect_alike_times(result, times)
-            program = build([(Feature.of(name, result).schema, result)], inputs)
+        for name, result in results.items():
+            program = build([(Feature.of(name, result).schema, result)], inputs, expressions)
             traces[name] = program_to_json(program)
         return {**super().to_config(columns), "f": traces}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> LambdaOp:  # noqa: ARG003
         """The operator over its saved traces."""
-        traces = {name: program_from_json(document) for name, document in config["f"].items()}
+        documents = config["f"].items()
+        traces = {name: program_from_json(each, is_trace=True) for name, each in documents}
         for name, program in traces.items():
             require(
                 program.output_schema.names == [name],
                 f"Expected the trace of column {name!r}. Received: {program.inputs} to {program.output_schema}.",
             )
         return cls(**{**config, "f": traces})
+
+
+def _node_of_its_own(column: Expression) -> Expression:
+    """A copy with the same root: two columns may share one, as a time and its number do."""
+    _ = column.root  # is kept by the copy
+    return copy(column)
 
 
 def _like(column: Feature, result: Expression) -> ColumnSchema:

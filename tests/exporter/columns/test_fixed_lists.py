@@ -31,6 +31,19 @@ def test_a_list_of_a_fixed_width_is_sent_cut(runtime, export):
     assert (list(tensor.dims), tensor.allow_ragged_batch) == ([3], False)
 
 
+def test_a_list_that_meets_a_column_is_sent_cut_too(export):
+    ids = ["genres"] >> ops.Categorify()
+    crossed = (ids + ["clicks"]) >> ops.LambdaOp(lambda c, df: (c + df["clicks"]) % 9)
+    pipeline = Workflow(crossed["genres"]).fit(rows())
+    options = ServingOptions(max_batch_size=64)
+    report = export(
+        fixed_network(3), pipeline, labels=[], sparse_max={"genres": 3}, serving=options
+    )
+    (genres, clicks) = report.plan.pipeline.client_columns
+    assert (genres.layout, genres.width) == ("padded", 3)
+    assert clicks.layout == "scalar"
+
+
 @pytest.mark.parametrize(
     ("sparse_max", "reason"),
     [

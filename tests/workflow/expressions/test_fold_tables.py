@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.language.tree import source, where
 from workflow.expressions.language.types import Type
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
+from workflow.expressions.polars.series import to_series
+from workflow.expressions.polars.stages import apply
 from workflow.expressions.program.program import build
+from workflow.expressions.program.program_json import load_program, save_program
 from workflow.schema.column import Column, Strings
 from workflow.schema.schema import ColumnSchema, Schema
 
@@ -138,3 +142,33 @@ def test_a_slice_of_lists_whose_elements_are_joined_is_no_slice_of_the_table(sta
     made = build(outputs, Schema([ColumnSchema("rows", "int64", is_list=True)]))
     data = {"rows": Column(np.array([2, 0, 9, 1]), None, np.array([3, 0, 1]))}
     assert_same_answers(made, fold_tables(made), data)
+
+
+MET = {
+    "lists of the table": lambda beside: beside + ids,
+    "what is made of them": lambda beside: where(ids.is_null(), beside, ids * 2),
+    "a part of them": lambda beside: (
+        (ids + 1).list_slice(1) * beside - ids.list_slice(1).list_length()
+    ),
+    "a value of the table": lambda _: number.repeat_as(genres) + ids,
+    "elements that are looked up": lambda beside: ROWS.gather(NUMBERS) * 2 - beside,
+}
+ROWS = source("rows", Type("int64", is_list=True))
+
+
+@pytest.mark.parametrize("case", MET)
+def test_a_column_beside_lists_of_a_table_meets_elements_of_one_list(case, tmp_path):
+    made = MET[case](ROW * 3)
+    inputs = Schema([ColumnSchema("row", "int64"), ColumnSchema("rows", "int64", is_list=True)])
+    column = ColumnSchema("out", made.type.dtype, made.type.is_list, made.type.nullable)
+    whole = build([(column, made)], inputs)
+    folded = fold_tables(whole)
+    assert fold_tables(folded).steps == folded.steps
+    data = {**DATA, "rows": Column(np.array([2, 0, 9, 1]), None, np.array([3, 0, 1, 0, 0, 0]))}
+    data = {name: data[name] for name in whole.inputs}
+    assert_same_answers(whole, folded, data)
+    save_program(folded, tmp_path)  # a reader checks which lists the elements belong to
+    assert_same_answers(whole, load_program(tmp_path), data)
+    frame = pl.LazyFrame([to_series(column, name) for name, column in data.items()])
+    expected = to_series(NumpyInterpreter(whole)(data)["out"], "out")
+    assert apply(frame, folded).collect()["out"].to_list() == expected.to_list()

@@ -309,6 +309,21 @@ def test_functions_over_unlike_times_are_refused(one, other, f):
         Workflow(condition).fit(data)
 
 
+@pytest.mark.parametrize(("one", "other"), UNLIKE)
+def test_a_time_beside_lists_of_another_kind_is_refused(one, other):
+    data = {"at": KINDS[one], "ends": [KINDS[other].to_list(), []], "n": [1, 2]}
+    message = r"Expected times of one kind in subtract\. Received: column '(at|ends)'"
+    for f in (lambda ends, df: df["at"] - ends, lambda ends, df: df["at"].repeat_as(ends) - ends):
+        with pytest.raises(WorkflowError, match=message):
+            Workflow(["ends"] >> ops.LambdaOp(f, ["at", "n"])).fit(data)
+
+    def numbers(ends, df):  # lists of times say only how often a number is repeated
+        return where(df["n"].repeat_as(ends) < df["at"], 1, 0)
+
+    made = Workflow(["ends"] >> ops.LambdaOp(numbers, ["at", "n"])).fit_transform(data)
+    assert made.collect()["ends"].to_list() == [[1, 1], []]
+
+
 @pytest.mark.parametrize("unit", ["ms", "ns"])
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", None])
 def test_functions_over_times_of_any_unit_and_zone_are_of_the_moments(unit, zone):
@@ -441,3 +456,10 @@ def test_a_saved_filter_compares_numbers_of_unlike_times(tmp_path):
     wanted = [n for n, each in enumerate(is_late) if each]
     assert 0 < len(wanted) < len(data)
     assert Workflow.load(tmp_path).transform(data).collect()["n"].to_list() == wanted
+
+
+def test_a_number_of_days_is_no_date_beside_the_date_that_it_was_made_of():
+    frame = pl.DataFrame({"at": NEW_YORK, "date": DATES})
+    number = ["date"] >> ops.LambdaOp(lambda day: day.cast("int64")) >> ops.Rename(name="number")
+    after = ops.LambdaOp(lambda at, columns: at > columns["number"], [number, "date"])
+    assert Workflow(["at"] >> after).fit_transform(frame).collect()["at"].to_list() == [True, None]

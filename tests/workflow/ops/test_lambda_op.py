@@ -114,16 +114,75 @@ def test_only_a_function_is_taken(f):
         ops.LambdaOp(f)
 
 
-def test_elements_cannot_meet_rows():
-    data = {"l": [[1.0, 2.0], []]}
-    with pytest.raises(WorkflowError, match="over a list works on its elements"):
-        Workflow(["l"] >> ops.LambdaOp(lambda c: c / c.list_length())).fit(data)
+SESSIONS = {
+    "at": [[1, 5, None], [], None, [7]],
+    "now": [10, 20, 30, None],
+    "tags": [["a", "b"], None, [], [None]],
+    "city": ["a", "b", "a", None],
+    "known": [True, None, False, True],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "expected"),
+    [
+        ("at", lambda at, df: df["now"] - at, [[9, 5, None], [], [], [None]]),
+        ("at", lambda at, df: at / at.list_length() * df["now"], [[10 / 3, 50 / 3, None], [], [], [None]]),
+        ("at", lambda at, df: (at.list_slice(1) + df["now"]) - at.list_length(), [[12, None], [], [], []]),
+        ("at", lambda at, df: at.fill_null(df["now"]), [[1, 5, 10], [], [], [7]]),
+        ("at", lambda at, df: np.minimum(df["now"] - 6, at) ** 2, [[1, 16, None], [], [], [None]]),
+        ("at", lambda at, df: where(df["known"], at, -df["now"]), [[1, 5, None], [], [], [7]]),
+        ("at", lambda at, df: where(at > 1, df["now"], 0), [[0, 10, None], [], [], [None]]),
+        ("tags", lambda tag, df: tag == df["city"], [[True, False], [], [], [None]]),
+        ("tags", lambda tag, df: (tag == df["city"]) & df["known"], [[True, False], [], [], [None]]),
+        ("city", lambda city, df: city.repeat_as(df["at"]), [["a"] * 3, [], [], [None]]),
+    ],
+)  # fmt: skip
+def test_elements_meet_columns_of_one_value_a_row(name, function, expected, tmp_path):
+    others = [n for n in SESSIONS if n != name]
+    workflow = Workflow([name] >> ops.LambdaOp(function, dependency=others)).fit(SESSIONS)
+    workflow.save(tmp_path / "saved")
+    for each in (workflow, Workflow.load(tmp_path / "saved")):
+        made = each.transform(SESSIONS).collect()[name]
+        assert made.to_list() == [
+            row if row is None else [e if e is None else pytest.approx(e) for e in row]
+            for row in expected
+        ]
+        for row in range(4):
+            alone = {n: values[row : row + 1] for n, values in SESSIONS.items()}
+            rows = pl.DataFrame(alone, schema=pl.DataFrame(SESSIONS).schema)
+            assert each.transform(rows).collect()[name].to_list() == made[row : row + 1].to_list()
+
+
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [
+        (lambda at, df: at == df["tags"].is_null(), "columns of one value a row and what is made of"),
+        (lambda at, df: at.repeat_as(df["tags"]), r"one value a row\. Received: list\[int64\]"),
+        (lambda _, df: df["now"].repeat_as(df["city"]), "needs a list column. Received: string"),
+        (lambda _, df: df["now"].repeat_as(3), "needs a list column. Received: int64"),
+        (lambda at, df: at.list_pad(3, df["now"]), "pads with a constant"),
+    ],
+)  # fmt: skip
+def test_elements_of_two_columns_cannot_meet(function, advice):
+    with pytest.raises(WorkflowError, match=advice):
+        Workflow(["at"] >> ops.LambdaOp(function, ["tags", "now", "city"])).fit(SESSIONS)
 
 
 def test_elements_can_meet_themselves():
     data = {"l": [[1.0, -2.0], [], None, [None]]}
     workflow = Workflow(["l"] >> ops.LambdaOp(lambda c: where(c < 0, 0, c) + c)).fit(data)
     assert workflow.transform(data).collect()["l"].to_list() == [[2.0, -2.0], [], [], [None]]
+
+
+def test_columns_of_the_same_elements_meet_in_a_saved_function_too(tmp_path):
+    data = {"l": [[1.5, None], [], None, [-2.0]], "x": [1.0, 2.0, 3.0, None]}
+    filled = ["l"] >> ops.FillMissing(0, add_binary_cols=True)
+    both = (filled + ["x"]) >> ops.LambdaOp(lambda _, df: where(df["l_filled"], df["x"], df["l"]))
+    workflow = Workflow(both["l"]).fit(data)
+    workflow.save(tmp_path / "saved")
+    for each in (workflow, Workflow.load(tmp_path / "saved")):
+        assert each.transform(data).collect()["l"].to_list() == [[1.5, 1.0], [], [], [-2.0]]
 
 
 def test_tags_and_dtype_can_be_given():

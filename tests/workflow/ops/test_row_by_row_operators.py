@@ -206,6 +206,17 @@ def test_columns_that_are_not_grouped_are_crossed_together():
     assert together.equals(grouped)
 
 
+def test_elements_of_a_list_are_crossed_with_the_rows_value_as_each_alone():
+    rows = {"shop": [7, None, 3], "tags": [["a", None, "b"], ["a"], []], "more": [["a"], [], []]}
+    crossed = [["shop", "tags"]] >> ops.HashedCross(1000)
+    ids = Workflow(crossed).fit(rows).transform(rows).collect()["shop_X_tags"].to_list()
+    pairs = {"shop": [7, 7, 7, None], "tags": ["a", None, "b", "a"]}
+    alone = Workflow(crossed).fit(pairs).transform(pairs).collect()["shop_X_tags"].to_list()
+    assert ids == [alone[:3], alone[3:], []]
+    with pytest.raises(WorkflowError, match=r"one list with scalars.*'tags' and 'more'"):
+        Workflow([["tags", "shop", "more"]] >> ops.HashedCross(9)).fit(rows)
+
+
 def test_one_column_alone_is_not_crossed():
     with pytest.raises(WorkflowError, match=r"\[\['a', 'b'\]\]"):
         made(ops.HashedCross(10), {"a": [1]})

@@ -19,15 +19,15 @@ from workflow.expressions.polars.interpreter import VERBS, expressions, source_e
 from workflow.expressions.polars.series import polars_dtype
 from workflow.expressions.polars.stages import (
     ELEMENT,
+    QueryStage,
     Stages,
     compile_stages,
-    is_element,
-    roots_of,
     run_stages,
     stages,
 )
 from workflow.expressions.program.count_by_table_row import part
 from workflow.expressions.program.program import Program
+from workflow.expressions.program.roots import is_element, roots_of
 from workflow.schema.schema import ColumnSchema
 
 from .exceptions import VERBS_ON_GPU, hashes_on_host, is_one_query
@@ -58,7 +58,7 @@ def host_and_engine(program: Program, made_before: Collection[str] = ()) -> Run:
         if stage.elements_of is None:
             actions += _of_rows(stage.program, earlier_columns)
         else:
-            actions.append(_of_elements(stage.program, stage.elements_of))
+            actions.append(_of_elements(stage, stage.elements_of))
         earlier_columns |= set(stage.program.output_schema)
     outputs = expressions(last.program, VERBS_ON_GPU, earlier_columns)
 
@@ -198,13 +198,17 @@ def _on_the_host(program: Program, outputs: Sequence[pl.Expr]) -> Callable[[_Col
     return lambda columns: columns.add(columns.select(names).to_host().select(outputs))
 
 
-def _of_elements(program: Program, lists: str) -> Callable[[_Columns], None]:
-    run = host_and_engine(program, {ELEMENT})
+def _of_elements(stage: QueryStage, lists: str) -> Callable[[_Columns], None]:
+    run = host_and_engine(stage.program, stage.program.inputs)
 
     def action(columns: _Columns) -> None:
         of = columns.lists[lists]
-        elements = run(of.elements(ELEMENT).lazy(), columns.gpu)
-        columns.lists |= elements.in_lists(of).columns()
+        elements = of.elements(ELEMENT)
+        if stage.repeated:
+            rows = columns.gpu.hold(columns.rows.select(stage.repeated))
+            elements = columns.gpu.together({ELEMENT: elements} | rows.repeated(of).columns())
+        made = run(elements.lazy(), columns.gpu)
+        columns.lists |= made.in_lists(of).columns()
 
     return action
 

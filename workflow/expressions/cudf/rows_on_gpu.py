@@ -158,6 +158,17 @@ class RowsOnGpu:
         ]
         return self._with(columns)
 
+    def repeated(self, lists: RowsOnGpu) -> RowsOnGpu:
+        """Each row as often as the row of another column, which has lists and no null, has elements."""
+        import pylibcudf as plc  # noqa: PLC0415
+
+        stream = new_stream()
+        counts = plc.lists.count_elements(lists.frame.columns[0].obj, stream)
+        table = plc.filling.repeat(self.frame.table, counts, stream)
+        stream.synchronize()
+        of = zip(self.frame.columns, table.columns(), strict=True)
+        return self._with([_named(made, c.dtype.polars_type, c.name) for c, made in of])
+
     def with_empty_lists(self) -> RowsOnGpu:
         """The same columns, which have lists, with an empty list for each null."""
         import pylibcudf as plc  # noqa: PLC0415

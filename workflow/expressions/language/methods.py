@@ -236,6 +236,10 @@ class Methods(ABC):
         """Exactly `length` elements of each row of a list column: cut or padded at the end."""
         return self._call("list_pad", self, value, length=length)
 
+    def repeat_as(self, lists: Operand) -> Expression:
+        """The value of each row as often as the row of a list column has elements, as a list."""
+        return self._call("repeat_as", self, lists)
+
     def bucketize(self, boundaries: Column) -> Expression:
         """The number of ascending boundaries that each value reaches, int64."""
         return self._call("bucketize", self, boundaries=boundaries)

@@ -117,11 +117,19 @@ def _literal_dtype(value: bool | float | str, like: str | None) -> str:
 def call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
     """An expression that applies a verb, after a check of types.
 
+    Where elements of lists meet a column of one value a row, that is repeated for them.
+
     Raises:
         ExpressionError: operands that the verb does not support, or from different lists.
     """
     like = next((o.type for o in operands if isinstance(o, Expression)), None)
     arguments = tuple(o if isinstance(o, Expression) else constant(o, like) for o in operands)
+    lists = next((a for a in arguments if a.type.is_list), None)
+    if VERBS[verb].elementwise and lists is not None:
+        arguments = tuple(
+            a if a.type.is_list or a.root is None else call("repeat_as", a, lists)
+            for a in arguments
+        )
     parameters = {name: python_number(value) for name, value in parameters.items()}
     type_ = VERBS[verb].type_of([a.type for a in arguments], parameters)
     made = Expression(verb, arguments, parameters, type_)

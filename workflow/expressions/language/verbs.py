@@ -7,6 +7,7 @@ An interpreter is a table with one entry for each verb here. All of them follow 
 - A float that is NaN on arrival is null. NaN made by arithmetic follows IEEE 754.
 - Operands are converted to the common type (numpy's promotion) before arithmetic and comparison.
 - A verb over a list column works on its elements; every list operand comes from the same rows.
+  A column of one value a row meets elements after `repeat_as`, which `tree.call` puts in.
   Verbs named `list_` work on whole lists.
 - Integer overflow wraps around.
 - `cast` saturates at the limits of an integer type, truncates fractions and turns NaN into 0.
@@ -75,6 +76,8 @@ class Verb:
         converts: whether each value is the first operand's in another dtype.
         reshapes: whether it makes other lists from a list.
         keeps_empty: whether it makes an empty list of an empty list, if it reshapes.
+        repeats: whether it repeats the first operand's value of each row for each element of the
+            second operand's list.
         limits: computes the least and the greatest integer that it makes, from the parameters and
             the ranges of the operands; None if only the result's dtype limits it.
         reexpressed_on: the engines on which an interpreter's expression is replaced by another one;
@@ -98,6 +101,7 @@ class Verb:
     converts: bool = False
     reshapes: bool = False
     keeps_empty: bool = False
+    repeats: bool = False
     limits: Limits | None = None
     reexpressed_on: tuple[str, ...] = ()
     bytes_of: tuple[str, ...] = ()
@@ -325,6 +329,15 @@ def _list_pad(types: Sequence[Type], parameters: Mapping[str, Any]) -> Type:
     return replace(types[0], dtype=promote("list_pad", types))
 
 
+def _repeat_as(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
+    _lists("repeat_as", types[1])
+    if types[0].is_list:
+        raise ExpressionError(
+            f"repeat_as repeats a column of one value a row. Received: {types[0]}."
+        )
+    return replace(types[0], is_list=True)
+
+
 def _is_null(types: Sequence[Type], _: Mapping[str, Any]) -> Type:
     return replace(types[0], dtype="bool", nullable=False)
 
@@ -508,6 +521,18 @@ def _table() -> dict[str, Verb]:
             limits=hull(),
             examples=tuple({"length": length} for length in (3, 1, 40)),
         ),
+        # The value of each row as often as the row of a list column has elements.
+        Verb(
+            "repeat_as",
+            2,
+            {},
+            _repeat_as,
+            **over_lists,
+            hands_on=True,
+            keeps_time=True,
+            repeats=True,
+            limits=lambda _, operands: operands[0],
+        ),
     ]
     return {verb.name: verb for verb in verbs}
 
@@ -567,16 +592,21 @@ def element_root(
         own: the root of a result with a new root: a source, a table's lists, a scalar, a slice.
 
     Raises:
-        ExpressionError: elements of a list would meet a scalar column or another list.
+        ExpressionError: elements of a list would meet a scalar column or another list, or a constant
+            would be repeated.
     """
     if types and all(root is None for root in roots):
         return None
     if not (result.is_list and any(t.is_list for t in types)) or VERBS[verb].reshapes:
         return own
+    if VERBS[verb].repeats:
+        if roots[0] is None:
+            raise ExpressionError(f"{verb} repeats a column. Received: a constant, {types[0]}.")
+        return roots[1]
     shared = {root for root in roots if root is not None}
     if len(shared) > 1:
         raise ExpressionError(
-            f"{verb} over a list works on its elements, which can meet constants and what is made of "
-            f"the same elements. Received: {', '.join(map(str, types))}."
+            f"{verb} over a list works on its elements, which can meet constants, columns of one value "
+            f"a row and what is made of the same elements. Received: {', '.join(map(str, types))}."
         )
     return shared.pop()

@@ -108,6 +108,17 @@ def _place(bound: int, size: Array) -> Array:
     return np.clip(bound + size if bound < 0 else bound, 0, size)
 
 
+def repeat_as(*_: Any) -> Function:
+    """`repeat_as`."""
+
+    def apply(a: Column, lists: Column) -> Column:
+        lengths: Any = lists.lengths
+        valid = None if a.valid is None else a.valid.repeat(lengths)
+        return Column(a.array.repeat(lengths), valid, lengths)
+
+    return apply
+
+
 def list_pad(step: Step, _: Sequence[Type]) -> Function:
     """`list_pad`."""
     dtype, length = DTYPES[step.type.dtype].numpy, step.parameters["length"]

@@ -19,7 +19,7 @@ from ..language.types import Type, promote
 from ..language.verbs import of_every_verb
 from ..program.program import Step
 from .elementwise import Function, elementwise, joint_lengths, joint_valid
-from .lists import list_length, list_pad, list_slice
+from .lists import list_length, list_pad, list_slice, repeat_as
 from .tables import bucketize, gather, lookup
 
 
@@ -244,5 +244,6 @@ PREPARE: Mapping[str, Callable[[Step, Sequence[Type]], Function]] = of_every_ver
         "list_length": list_length,
         "list_slice": list_slice,
         "list_pad": list_pad,
+        "repeat_as": repeat_as,
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from workflow.expressions.language.types import Type
 from workflow.expressions.program.program import Step
@@ -10,7 +11,7 @@ from workflow.expressions.program.program import Step
 from .casts import choose, convert
 from .graph import Graph, Tensor
 from .padding import pad
-from .tables import elements_of_rows
+from .tables import elements_of_rows, rows_of_elements
 
 
 def list_length(_: Graph, __: Step, ___: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
@@ -56,6 +57,18 @@ def list_pad(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence
         valid = graph.add("Reshape", valid, graph.vector(-1, 1))
     counts = graph.add("Expand", graph.constant(length, "int64"), graph.add("Shape", lengths))
     return Tensor(graph.add("Reshape", rows, graph.vector(-1, 1)), valid, counts)
+
+
+def repeat_as(graph: Graph, _: Step, __: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
+    """`repeat_as`."""
+    a, lists = operands
+    lengths, zero = graph.add("Reshape", str(lists.lengths), graph.vector(-1)), graph.vector(0)
+    ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
+    total = graph.add("Gather", ends, graph.vector(-1))
+    row = rows_of_elements(graph, ends, lengths, total)
+    values = graph.add("Gather", a.values, row)
+    valid = None if a.valid is None else graph.add("Gather", a.valid, row)
+    return replace(a, values=values, valid=valid, lengths=lists.lengths, lookup=None)
 
 
 def _flat(graph: Graph, name: str) -> str:

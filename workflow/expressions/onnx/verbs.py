@@ -21,7 +21,7 @@ from workflow.schema.dtypes import DTYPES
 from .casts import SIGN_BIT, cast, choose, convert, flip, joint, wrap
 from .graph import Graph, Tensor, carrier
 from .integers import concatenate, fingerprint, hash_value, whole_division
-from .lists import list_length, list_pad, list_slice
+from .lists import list_length, list_pad, list_slice, repeat_as
 from .tables import gather, look_up
 
 Emit = Callable[[Graph, Step, Sequence[Type], Sequence[Tensor]], Tensor]
@@ -308,5 +308,6 @@ EMIT: Mapping[str, Emit] = of_every_verb(
         "list_length": list_length,
         "list_slice": list_slice,
         "list_pad": list_pad,
+        "repeat_as": repeat_as,
     },
 )

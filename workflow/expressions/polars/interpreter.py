@@ -268,5 +268,7 @@ VERBS: Mapping[str, Compile] = of_every_verb(
         "list_length": list_length,
         "list_slice": list_slice,
         "list_pad": list_pad,
+        # Over elements, for which stages.py has repeated the rows.
+        "repeat_as": lambda _, __, o: o[0],
     },
 )

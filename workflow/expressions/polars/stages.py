@@ -13,25 +13,24 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+import numpy as np
 import polars as pl
 
 from workflow.expressions.language.types import Root, table_dtype
-from workflow.expressions.language.verbs import element_root
 from workflow.expressions.program.count_by_table_row import part
 from workflow.expressions.program.program import Program, Step
+from workflow.expressions.program.roots import ROWS, is_element, roots_of
 from workflow.schema.column import Column, Strings
 from workflow.schema.schema import ColumnSchema, Schema
 
 from .interpreter import VERBS, Compile, expressions, step_expression
 from .narrow_lookups import with_narrow_lookups
-from .series import list_elements, polars_dtype, relisted
+from .series import list_elements, list_offsets, polars_dtype, relisted
 
 # The expressions of each stage, over a program's inputs and the columns that earlier stages added.
 Stages = Sequence[Sequence[pl.Expr]]
 
-# The root of scalar columns; the root of elements is the number of the step that made their lists.
-ROWS = -1
-# The only input of a program over the elements of a list column.
+# The lists' input of a program over the elements of a list column.
 ELEMENT = "element"
 # Polars ends the process for expressions some hundred deep; a step takes up to five levels.
 DEEPEST_EXPRESSION = 50
@@ -50,6 +49,11 @@ class QueryStage:
 
     program: Program
     elements_of: str | None = None
+
+    @property
+    def repeated(self) -> list[str]:
+        """The columns of rows that a program over elements reads, each repeated for a row's elements."""
+        return [name for name in self.program.inputs if name != ELEMENT]
 
 
 def apply(frame: pl.LazyFrame, program: Program) -> pl.LazyFrame:
@@ -103,31 +107,40 @@ def _over_elements(
     They are one column of structs at first: a stage for each list would repeat the names of all columns
     in the query, so that its memory would grow with the square of their number.
     """
-    runners = [_elements_runner(compile_stages(of.program, verbs, {ELEMENT})) for of in group]
+    runners = [_elements_runner(of, verbs) for of in group]
+    read = list(dict.fromkeys(n for of in group for n in (str(of.elements_of), *of.repeated)))
     columns = [column for of in group for column, _ in of.program.outputs]
     dtypes = {column.name: polars_dtype(column.dtype, is_list=True) for column in columns}
 
-    def run(input_lists: pl.Series) -> pl.Series:
-        lists = [input_lists] if len(group) == 1 else input_lists.struct.unnest().get_columns()
-        made = [made for runner, of in zip(runners, lists, strict=True) for made in runner(of)]
+    def run(inputs: pl.Series) -> pl.Series:
+        given = [inputs] if len(read) == 1 else inputs.struct.unnest().get_columns()
+        by_name = dict(zip(read, given, strict=True))
+        made = [made for runner in runners for made in runner(by_name)]
         # Not pl.DataFrame(made): its first call in a process fails if another thread calls it too.
         return made[0] if len(made) == 1 else made[0].to_frame().hstack(made[1:]).to_struct()
 
     name = columns[0].name
     dtype = dtypes[name] if len(columns) == 1 else pl.Struct(dtypes)
-    lists = [of.elements_of for of in group if of.elements_of is not None]
-    input_lists = pl.col(lists[0]) if len(group) == 1 else pl.struct(lists)
-    made = input_lists.map_batches(run, return_dtype=dtype, is_elementwise=True)
+    inputs = pl.col(read[0]) if len(read) == 1 else pl.struct(read)
+    made = inputs.map_batches(run, return_dtype=dtype, is_elementwise=True)
     if len(columns) == 1:
         return [[made.alias(name)]]
     together = f"{name} and others"
     return [[made.alias(together)], [pl.col(together).struct.field(name) for name in dtypes]]
 
 
-def _elements_runner(stages: Stages) -> Callable[[pl.Series], list[pl.Series]]:
-    def run(lists: pl.Series) -> list[pl.Series]:
-        elements = list_elements(lists).alias(ELEMENT).to_frame().lazy()
-        columns = run_stages(elements, stages).collect(engine="in-memory")
+def _elements_runner(
+    stage: QueryStage, verbs: Mapping[str, Compile]
+) -> Callable[[Mapping[str, pl.Series]], list[pl.Series]]:
+    compiled = compile_stages(stage.program, verbs, stage.program.inputs)
+
+    def run(given: Mapping[str, pl.Series]) -> list[pl.Series]:
+        lists = given[str(stage.elements_of)]
+        elements = list_elements(lists).alias(ELEMENT).to_frame()
+        if stage.repeated:
+            rows = np.arange(len(lists)).repeat(np.diff(list_offsets(lists)))
+            elements = elements.hstack([given[n].gather(rows).alias(n) for n in stage.repeated])
+        columns = run_stages(elements.lazy(), compiled).collect(engine="in-memory")
         return [relisted(column, lists) for column in columns]
 
     return run
@@ -169,31 +182,15 @@ def stages(
         for number in (n for n, own in levels.items() if own == level):
             of[roots[number] if is_element(number, roots) else ROWS].append(number)
         before = {n: names[n] for n in levels if levels[n] < level}
+        rows_before = {n: name for n, name in before.items() if roots[n] == ROWS}
         for root, numbers in of.items():
             outputs = [(_named(names[n], program.steps[n]), n) for n in numbers]
             if root == ROWS or root is None:
                 parts.append(QueryStage(part(program, outputs, before)))
             else:
-                elements = part(program, outputs, {root: ELEMENT})
+                elements = part(program, outputs, {**rows_before, root: ELEMENT})
                 parts.append(QueryStage(_of_elements(elements), names[root]))
     return [*parts, QueryStage(part(program, program.outputs, names))]
-
-
-def roots_of(program: Program) -> list[Root]:
-    """Roots of each step's values: `ROWS`, a step's number, or None for constants."""
-    roots: list[Root] = []
-    for number, step in enumerate(program.steps):
-        types = [program.steps[o].type for o in step.operands]
-        own_root = None if step.verb == "constant" else number if step.type.is_list else ROWS
-        roots.append(
-            element_root(step.verb, step.type, types, [roots[o] for o in step.operands], own_root)
-        )
-    return roots
-
-
-def is_element(step: int, roots: Sequence[Root]) -> bool:
-    """Whether a step works on the elements of lists that another step made."""
-    return roots[step] not in (None, ROWS, step)
 
 
 def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
@@ -208,7 +205,7 @@ def _with_lengths_of_roots(program: Program, roots: Sequence[Root]) -> Program:
 
 
 def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compile]) -> set[int]:
-    """The steps that become columns: those of several uses, deep ones, and lists with elements."""
+    """The steps that become columns: those of several uses, deep ones, and what elements are made of."""
     named = Counter(step for _, step in program.outputs)
     places: dict[Hashable, list[int]] = {}
     for number, step in enumerate(program.steps):
@@ -220,7 +217,14 @@ def _columns(program: Program, roots: Sequence[Root], verbs: Mapping[str, Compil
     elements = {n for n in named if is_element(n, roots)}
     lists = {root for n in elements if (root := roots[n]) is not None}
     shared_steps = {n for n, count in named.items() if count > 1 and roots[n] is not None}
-    columns = elements | lists | shared_steps
+    repeated = {
+        operand
+        for number, step in enumerate(program.steps)
+        if is_element(number, roots)
+        for operand in step.operands
+        if roots[operand] == ROWS
+    }
+    columns = elements | lists | shared_steps | repeated
     return columns | _too_deep(program, roots, columns)
 
 
@@ -274,10 +278,11 @@ def _levels(program: Program, roots: Sequence[Root], columns: Collection[int]) -
     levels: dict[int, int] = {}
     # Shared by all other steps.
     depths: list[int] = []
+    # Of elements: the depth of their lists, and of the columns that are repeated for them.
+    read: dict[int, int] = {}
     for number, step in enumerate(program.steps):
-        root = roots[number]
-        if root is not None and is_element(number, roots):
-            depth = depths[root]
+        if is_element(number, roots):
+            depth = read[number] = max(read.get(o, depths[o]) for o in step.operands)
         else:
             depth = max((depths[operand] for operand in step.operands), default=0)
         if number in columns:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from ...schema.column import Column
@@ -73,15 +74,20 @@ class Program(Derives):
         return {s.parameters["name"] for s in self.ancestry(steps) if s.verb == "source"}
 
 
-def build(outputs: Iterable[tuple[ColumnSchema, Any]], inputs: Schema) -> Program:
+def build(
+    outputs: Iterable[tuple[ColumnSchema, Any]],
+    inputs: Schema,
+    columns: Mapping[str, Any] = MappingProxyType({}),
+) -> Program:
     """The program of some expressions, with common subexpressions computed once.
 
     Args:
         outputs: each output's column and its `Expression`; the expression is cast to the
             column's dtype.
         inputs: the data's columns, of which the program keeps those that it reads.
+        columns: expressions that become inputs, by name, instead of what they are made of.
     """
-    builder = _Builder()
+    builder = _Builder({id(expression): name for name, expression in columns.items()})
     made = []
     for column, expression in outputs:
         step = builder.add(expression)
@@ -94,7 +100,8 @@ def build(outputs: Iterable[tuple[ColumnSchema, Any]], inputs: Schema) -> Progra
 
 
 class _Builder:
-    def __init__(self) -> None:
+    def __init__(self, columns: Mapping[int, str]) -> None:
+        self._columns = columns
         self.steps: list[Step] = []
         self._known: dict[Any, int] = {}
         self._by_identity: dict[int, int] = {}
@@ -105,16 +112,19 @@ class _Builder:
         todo = [expression]
         while todo:
             node = todo[-1]
-            waiting = [o for o in node.operands if id(o) not in self._by_identity]
+            name = self._columns.get(id(node))
+            operands = node.operands if name is None else ()
+            waiting = [o for o in operands if id(o) not in self._by_identity]
             if waiting:
                 todo += waiting
                 continue
             todo.pop()
             if id(node) not in self._by_identity:
-                operands = tuple(self._by_identity[id(o)] for o in node.operands)
-                self._by_identity[id(node)] = self._step(
-                    Step(node.verb, operands, node.parameters, node.type)
-                )
+                step = Step("source", (), {"name": name}, node.type)
+                if name is None:
+                    numbers = tuple(self._by_identity[id(o)] for o in operands)
+                    step = Step(node.verb, numbers, node.parameters, node.type)
+                self._by_identity[id(node)] = self._step(step)
                 self._seen.append(node)
         return self._by_identity[id(expression)]
 

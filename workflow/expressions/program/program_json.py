@@ -98,14 +98,21 @@ def _values_to_json(verb: str, table: Column) -> dict[str, Any]:
     return {"dtype": table_dtype(table).name, "values": table.array.tolist()}
 
 
-def program_from_json(document: Any, tables: Mapping[str, Column] | None = None) -> Program:
+def program_from_json(
+    document: Any, tables: Mapping[str, Column] | None = None, *, is_trace: bool = False
+) -> Program:
     """The program described by a result of `program_to_json`.
+
+    Args:
+        document: the result.
+        tables: the program's tables, unless they are in the document.
+        is_trace: whether its inputs may be lists of the same elements, as only `tracing.inline` can tell.
 
     Raises:
         FormatError: the document has content that no program can have.
     """
     try:
-        return _Reader(document, tables or {}).program()
+        return _Reader(document, tables or {}, is_trace=is_trace).program()
     except (ExpressionError, SchemaError) as error:
         raise FormatError(f"program: {error}") from error
 
@@ -113,12 +120,13 @@ def program_from_json(document: Any, tables: Mapping[str, Column] | None = None)
 class _Reader:
     """A reader of a document, step by step; each step knows the steps before it."""
 
-    def __init__(self, document: Any, tables: Mapping[str, Column]) -> None:
+    def __init__(self, document: Any, tables: Mapping[str, Column], *, is_trace: bool) -> None:
         _expect_keys(document, "format", "inputs", "steps", "outputs")
         if document["format"] != FORMAT:
             raise FormatError(f"expected format {FORMAT}. Received: {document['format']!r}.")
         self.document = document
         self.tables = tables
+        self.is_trace = is_trace
         self.inputs = Schema.from_json(document["inputs"])
         self.steps: list[Step] = []
         self.roots: list[Root] = []
@@ -134,6 +142,8 @@ class _Reader:
         types = [self.steps[o].type for o in step.operands]
         roots = [self.roots[o] for o in step.operands]
         own = None if step.verb == "constant" else len(self.steps)
+        if self.is_trace and step.verb == "source" and step.type.is_list:
+            own = -1
         self.roots.append(element_root(step.verb, step.type, types, roots, own))
         self.steps.append(step)
 

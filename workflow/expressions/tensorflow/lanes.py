@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from .column import TensorColumn
+from .guard import guarded
 
 # Fewer columns than this cost more to join than the saved operations.
 _FEWEST = 4
@@ -22,7 +23,10 @@ def one_below_another(columns: Sequence[TensorColumn]) -> TensorColumn:
         array([[1, 2],
                [3, 4]], dtype=int32)
     """
-    values = tf.stack([column.values for column in columns])
+    tensors = [column.values for column in columns]
+    if all(tensor is tensors[0] for tensor in tensors):
+        tensors[0] = guarded(tensors[0])  # Grappler would make a Tile, which uint16 lacks
+    values = tf.stack(tensors)
     if all(column.valid is None for column in columns):
         return TensorColumn(values)
     masks = [

@@ -43,6 +43,21 @@ def _place(bound: int, size: Any) -> Any:
     return tf.minimum(size, number)
 
 
+def repeat_as(*_: Any) -> Function:
+    """The function for a `repeat_as` step."""
+
+    def apply(a: TensorColumn, lists: TensorColumn) -> TensorColumn:
+        ends = tf.cumsum(lists.lengths)
+        place = tf.range(tf.reduce_sum(lists.lengths))
+        # The row of each element: the number of rows that end at or before it. tf.repeat pads.
+        rows = tf.raw_ops.UpperBound(
+            sorted_inputs=ends[tf.newaxis], values=place[tf.newaxis], out_type=tf.int64
+        )
+        return _take(a.values, a.valid, rows[0], lists.lengths)
+
+    return apply
+
+
 def list_pad(step: Step, _: Sequence[Type]) -> Function:
     """The function for a `list_pad` step."""
     dtype, length = step.type.dtype, step.parameters["length"]

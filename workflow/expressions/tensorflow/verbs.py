@@ -20,7 +20,7 @@ from .column import Function, TensorColumn
 from .gathers import gather
 from .guard import guarded, guarded_arithmetic
 from .integers import concatenated, fingerprint, hash_value, whole_division
-from .lists import list_length, list_pad, list_slice
+from .lists import list_length, list_pad, list_slice, repeat_as
 from .lookups import lookup
 from .strings import order
 
@@ -270,5 +270,6 @@ PREPARE: Mapping[str, Prepare] = of_every_verb(
         "list_length": list_length,
         "list_slice": list_slice,
         "list_pad": list_pad,
+        "repeat_as": repeat_as,
     },
 )

@@ -138,6 +138,36 @@ def test_a_lambda_that_uses_its_column_often_runs(lists):
     assert made == rows
 
 
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_columns_meet_the_elements_of_several_lists(engine):
+    """One is made of another list's elements, and all but one share a column."""
+    data = {
+        "n": [10, 20, 30, None],
+        "m": [1, None, 3, 4],
+        "a": [[1, 2, 3], [], [4], [5]],
+        "b": [[0.5], [1.5, None], [], None],
+    }
+
+    def shorter(c, df):
+        long = (c * 2 + df["n"]).list_slice(1).list_length()
+        return (long - c) * df["n"] + long
+
+    made = (
+        (["a"] >> ops.LambdaOp(shorter, "n"))
+        + (["b"] >> ops.LambdaOp(lambda c, df: c + df["n"] - df["m"], ["n", "m"]))
+        + (["a"] >> ops.Rename(name="c") >> ops.LambdaOp(lambda c, df: c * df["n"], "n"))
+        + (["b"] >> ops.Rename(name="d") >> ops.LambdaOp(lambda c, df: df["m"].repeat_as(c), "m"))
+    )
+    workflow = Workflow(made).fit(data)
+    table = workflow.transform(pl.LazyFrame(data)).collect(engine=engine)
+    assert table.to_dict(as_series=False) == {
+        "a": [[12, 2, -8], [], [-120], [None]],
+        "b": [[9.5], [None, None], [], []],
+        "c": [[10, 20, 30], [], [120], [None]],
+        "d": [[1], [None, None], [], []],
+    }
+
+
 def test_fifty_operators_in_a_row_are_fitted():
     node = ["c"]
     for _ in range(50):
