@@ -72,12 +72,12 @@ class Scrape:
         all_samples = (sample for samples in self.samples.values() for sample in samples)
         return {(s.name, frozenset(s.labels.items())): s.value for s in all_samples}
 
-    def find(self, name: str, **labels: str) -> list[Sample]:
+    def find(self, name: str, /, **labels: str) -> list[Sample]:
         """The samples of a metric with these labels, and others."""
         samples = self.samples.get(name, [])
         return [s for s in samples if labels.items() <= s.labels.items()]
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, name: str, /, **labels: str) -> float | None:
         """The sum over the samples of a metric with these labels; None without such a sample."""
         samples = self.find(name, **labels)
         return sum(sample.value for sample in samples) if samples else None
