@@ -13,6 +13,7 @@ from tritonclient.utils import (
     triton_to_np_dtype,
 )
 
+from serving.connection.channel import MAX_MESSAGE
 from serving.embedded.flags import GRPC_ADMIN_HEADER
 from triton_models.healthcheck import BUSY, REQUEST_ID, ProbeError, expect_answer
 from workflow.schema.column import Array
@@ -150,7 +151,7 @@ class Administration:
 
     def _ask(self, request: Callable[[grpc.InferenceServerClient], Any]) -> Any:
         # The server is local, so a proxy in the environment does not apply.
-        options = [("grpc.enable_http_proxy", 0)]
+        options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", MAX_MESSAGE)]
         with grpc.InferenceServerClient(self._url, channel_args=options) as client:
             try:
                 return request(client)

@@ -153,6 +153,35 @@ def test_a_stop_leaves_nothing_but_the_log(repository, tmp_path, traces):
         server.load("network")
 
 
+def test_a_stop_finds_that_the_system_has_removed_the_log(repository):
+    server = TritonServer(repository, ["network"])
+    server.start()
+    shutil.rmtree(server.log_path.parent)
+    server.stop()
+    assert not server.is_running()
+
+
+WIDE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answer = np.zeros((1, 1_100_000), np.float32)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", answer)]) for _ in requests]
+"""
+
+
+def test_an_answer_may_have_a_million_numbers(tmp_path):
+    """As the scores of all items: 4.4 MB, where gRPC takes 4 MiB by default."""
+    config = python_model(tmp_path / "wide", WIDE) / "config.pbtxt"
+    before, _, after = config.read_text().rpartition("[-1, 1]")
+    config.write_text(f"{before}[-1, 1100000]{after}")
+    with TritonServer(tmp_path) as server:
+        assert server.is_ready()
+
+
 # It answers at once unless it is told to wait, which it does until it may answer.
 PATIENT = """
 import time
