@@ -246,10 +246,11 @@ class LiveServer:
         expect_golden(self.administration, name, rows, timeout=self.seconds, tolerance=tolerance)
 
     def _unload_stale(self, name: str, steps: set[str]) -> None:
-        """Unload steps that an ensemble no longer has, once its old version has answered all requests."""
+        """Unload steps that no ensemble has any more, once an old version has answered all requests."""
         # The one that stays is the new version.
         if steps and self._await_versions(name, most=1):
-            self._unload(steps)
+            loaded = self.administration.loaded(self.seconds)
+            self._unload(steps.difference(*(self.served(model).steps for model in loaded)))
 
     def _await_versions(self, model: str, *, most: int) -> bool:
         """Wait until at most so many versions of a model are loaded; return whether that is so."""

@@ -128,6 +128,20 @@ def test_models_are_unloaded_and_loaded(server):
         assert client.predict(ROW)["same_user"].tolist() == [[1]]
 
 
+def test_a_step_that_another_ensemble_has_too_stays(repository, tmp_path):
+    shutil.copytree(repository, tmp_path, dirs_exist_ok=True)
+    for model, copy in (("movies", "films"), ("prepare", "ready")):
+        shutil.copytree(tmp_path / model, tmp_path / copy)
+    config = tmp_path / "movies" / "config.pbtxt"
+    with TritonServer(tmp_path, ["movies", "films"]) as server:
+        for before, after, step in (("prepare", "ready", "prepare"), ("ready", "prepare", "ready")):
+            config.write_text(config.read_text().replace(f'"{before}"', f'"{after}"'))
+            server.load("movies")
+            assert server.is_ready()
+            is_loaded = step in server.administration.loaded(60)
+            assert is_loaded == (step == "prepare")
+
+
 def test_loading_an_unknown_model_says_why(server):
     with pytest.raises(ServerError, match="The model none could not be loaded"):
         server.load("none")
