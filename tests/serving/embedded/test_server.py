@@ -26,6 +26,7 @@ from serving import ClientError, EnsembleClient, ServerError, TritonServer
 from serving.embedded.flags import server_flags
 from serving.embedded.installation import find_tritonserver, prepare
 from serving.embedded.process import free_ports, loading_models
+from serving.embedded.repository import models_to_load
 from serving.embedded.supervisor import SHARED_MEMORY
 from triton_models.healthcheck import ProbeError, fetch
 
@@ -473,6 +474,12 @@ def test_a_python_that_cannot_be_run_is_refused(repository, python):
         ServerError, match=rf"Expected a Python interpreter\. Received: {python}[:,]"
     ):
         TritonServer(repository, python=python).start()
+
+
+def test_names_that_come_once_are_all_loaded(repository):
+    assert models_to_load(repository, (name for name in ["network"])) == ("network",)
+    with pytest.raises(ServerError, match="Received: no name"):
+        models_to_load(repository, iter([]))
 
 
 def test_repositories_without_the_models_are_refused(repository, tmp_path):
