@@ -95,6 +95,7 @@ def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = Non
         last: earlier metrics of the same addresses, which stay those of a server that does not answer.
 
     Raises:
+        ClientError: no address, or one that is not of http.
         ServerUnavailableError: an address does not answer with metrics, and `last` is None.
 
     Example:
@@ -102,6 +103,8 @@ def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = Non
         1840.0
     """
     addresses = [*dict.fromkeys(map(_with_path, urls))]
+    if not addresses:
+        raise ClientError("INVALID_INPUT", "Expected an address of metrics. Received: none.")
     samples: dict[str, list[Sample]] = {}
     silent = []
     for address in addresses:
