@@ -94,15 +94,16 @@ def train(
             probabilities or logits. That is Keras' estimate from 200 thresholds; where predictions lie
             close together, pass `keras.metrics.AUC(num_thresholds=10_000)`. A metric with a number for
             each class, such as `keras.metrics.F1Score()`, is reported as `f1_score[0]`, `f1_score[1]`, ...
-        weighted_metrics: metrics in the same form that count each row by its weight, from data of
-            `(x, y, weights)` or `class_weight`; `metrics` count all rows alike. One of the same name as
-            in `metrics` is reported as `weighted_auc`.
+        weighted_metrics: metrics in the same form that count each row by its weight, from a loader's
+            `sample_weight`, data of `(x, y, weights)` or `class_weight`; `metrics` count all rows alike. One
+            of the same name as in `metrics` is reported as `weighted_auc`.
         loss_weights: with several outputs, a mapping output -> weight of its loss in the sum; 1 by
             default. An output with several losses has one weight for all of them, or a list.
         class_weight: a mapping label -> weight of its rows in the loss, in training only, such as
             `{0: 1.0, 1: 20.0}` for rare positives. Where a label has a value for each class, the keys
             are the classes' numbers. With several outputs, a mapping output -> such weights. Predictions
-            are then those for data in which positives are that many times more frequent.
+            are then those for data in which positives are that many times more frequent. It is an error for
+            data with weights of rows, as in Keras.
         split: whether to train with the split step of `compile_model`; None to use it if the model
             can be split: a functional or sequential model with one output and dense layers behind
             its tables, without regularizers on tables, spectral normalization, stateful RNNs, a
@@ -122,8 +123,8 @@ def train(
             is a checkpoint, training resumes from it, to the same weights as without the
             interruption, also with `patience`, `EarlyStopping` and `ReduceLROnPlateau`; other callbacks
             that count epochs begin anew. It is an error if the model, label, loss, loss_weights,
-            class_weight or the optimizer's class has changed; within an epoch also if the metrics have.
-            The optimizer's options, precision, steps_per_execution and the validation data are those
+            class_weight, sample_weight or the optimizer's class has changed; within an epoch also if the
+            metrics have. The optimizer's options, precision, steps_per_execution and the validation data are those
             given now. The learning rate is that of the checkpoint, unless the optimizer's initial one has
             changed. If the checkpoint is from the last epoch, or the run has ended early, nothing is
             left to train.

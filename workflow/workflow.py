@@ -231,7 +231,8 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
     ) -> pl.LazyFrame:
         """The workflow's outputs for data, rows in order.
 
-        A workflow that learns nothing from data need not be fitted first.
+        A workflow that learns nothing from data need not be fitted first: the first data that it transforms
+        sets the columns and their types, as `fit` does.
 
         Args:
             data: any data that `fit` takes; columns that the workflow does not read are ignored.
@@ -420,7 +421,13 @@ class Workflow(FittedGraph, Drawn, metaclass=OwnNames):
         def write(local: str | os.PathLike[str]) -> list[Path]:
             sink = _sink(local, data, rows_per_file, compression, seed if shuffle else None)
             if save_to is not None:
-                expect_own(as_path(save_to))
+                saved = as_path(save_to)
+                expect_own(saved)
+                if sink.folder.resolve().is_relative_to(saved.resolve()):
+                    raise WorkflowError(
+                        f"Expected a folder for the workflow alone. Received: {saved} for it, and {sink.folder} "
+                        "for the data. Save the workflow into another folder."
+                    )
                 # Not before: the folder may be another run's, whose workflow this one would replace.
                 sink = replace(sink, once_held=partial(self.save, save_to))
             with showing("fit", progress=progress):

@@ -105,7 +105,8 @@ class NetworkOptions:
             options["top" if self.model == "dlrm" else "hidden"] = _widths(self.hidden)
         self._expect_own()
         if self.query:
-            rest = [c.name for c in columns if c.name not in self.query]
+            inputs = [c for c in columns if {"categorical", "continuous"} & {*c.tags}]
+            rest = [c.name for c in inputs if c.name not in self.query]
             options |= {"query": list(self.query), "candidate": rest, "softmax": self._softmax()}
         if self.model == "bst":
             options |= {"sequence": self.sequence, "target": self.target}

@@ -45,29 +45,36 @@ class BatchColumn:
 
 @dataclass(frozen=True)
 class Names:
-    """The columns of a loader by role."""
+    """The columns of a loader by role; one of weights, or none."""
 
     cats: tuple[str, ...]
     conts: tuple[str, ...]
     labels: tuple[str, ...]
+    weight: tuple[str, ...]
 
     @property
     def features(self) -> tuple[str, ...]:
         """The model's inputs, in the order of the batch."""
         return self.cats + self.conts
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns in the order of the batch."""
+        return self.features + self.labels + self.weight
+
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """The columns of a batch: features first, then labels."""
+    """The columns of a batch: features first, then labels, then the weight of the rows, if there is one."""
 
     features: tuple[BatchColumn, ...]
     labels: tuple[BatchColumn, ...]
+    weight: tuple[BatchColumn, ...] = ()
 
     @property
     def columns(self) -> tuple[BatchColumn, ...]:
         """All columns in order."""
-        return self.features + self.labels
+        return self.features + self.labels + self.weight
 
     @property
     def names(self) -> list[str]:
@@ -75,7 +82,7 @@ class BatchLayout:
         return [column.name for column in self.columns]
 
     def pack(self, items: Iterable[Any]) -> Any:
-        """Arrange items, one for each tensor, as a batch: `(x, y)`, or `x` without labels.
+        """Arrange items, one for each tensor, as a batch: `(x, y)`, `(x, y, weight)`, or `x` without labels.
 
         `x` maps names to tensors, a list feature to a pair; `y` is the tensor of one label, or a
         dict of several.
@@ -88,25 +95,38 @@ class BatchLayout:
         y = {column.name: next(rest) for column in self.labels}
         if not y:
             return x
-        return (x, y) if len(y) > 1 else (x, next(iter(y.values())))
+        return (x, y if len(y) > 1 else next(iter(y.values())), *rest)
 
 
 def resolve_names(
     cat_names: Sequence[str] | None,
     cont_names: Sequence[str] | None,
     label_names: Sequence[str] | None,
+    sample_weight: str | None,
     feature_columns: Sequence[Any] | None,
     schema: Schema | None,
 ) -> Names:
-    """Roles of columns (categorical, continuous, label) as named, or else as the schema tags them.
+    """Roles of columns (categorical, continuous, label, weight) as named, or else as the schema tags them.
 
     Tags determine the features only if neither names nor feature columns are given, and the labels only
-    if `label_names` is None; `label_names=[]` means no labels. A label is never a feature, whatever its
-    tags say.
+    if `label_names` is None; `label_names=[]` means no labels. A label is never a feature, and a weight
+    neither, whatever its tags say.
 
     Raises:
-        LoaderError: names and feature columns together, neither names nor tags, or a name twice.
+        LoaderError: names and feature columns together, neither names nor tags, a name twice, or a weight
+            without a label.
     """
+    if not isinstance(sample_weight, str | None):
+        raise LoaderError(
+            f"Expected sample_weight as the name of a column. Received: {sample_weight!r:.200}. "
+            "Make the weights a column of the data."
+        )
+    weight = () if sample_weight is None else (sample_weight,)
+
+    def tagged(tag: Tags) -> list[str]:
+        names = schema.tagged(tag).names if schema is not None else []
+        return [name for name in names if name not in weight]
+
     if feature_columns is not None:
         if cat_names is not None or cont_names is not None:
             raise LoaderError(
@@ -115,15 +135,14 @@ def resolve_names(
         cat_names, cont_names = _unwrap(feature_columns)
     are_tagged = cat_names is None and cont_names is None
     if are_tagged:
-        cat_names = _tagged(schema, Tags.CATEGORICAL)
-        cont_names = _tagged(schema, Tags.CONTINUOUS)
-    labels = _tagged(schema, Tags.TARGET) if label_names is None else _listed(label_names)
+        cat_names, cont_names = tagged(Tags.CATEGORICAL), tagged(Tags.CONTINUOUS)
+    labels = tagged(Tags.TARGET) if label_names is None else _listed(label_names)
     exclusions = labels if are_tagged or label_names is None else ()
     cats, conts = (
         tuple(name for name in _listed(names) if name not in exclusions)
         for names in (cat_names, cont_names)
     )
-    return _checked(Names(cats, conts, tuple(labels)))
+    return _checked(Names(cats, conts, tuple(labels), weight))
 
 
 def _checked(names: Names) -> Names:
@@ -132,18 +151,19 @@ def _checked(names: Names) -> Names:
             "Expected names of the features: cat_names, cont_names, or a schema that tags columns "
             "as categorical or continuous. Received: none of them."
         )
-    counts = Counter(names.features + names.labels)
+    if names.weight and not names.labels:
+        raise LoaderError(
+            f"Expected label_names beside sample_weight={names.weight[0]!r}, as a batch is (x, y, weight). "
+            "Received: no label. Name one, or leave sample_weight out."
+        )
+    counts = Counter(names.columns)
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise LoaderError(
-            "Expected each column once among cat_names, cont_names and label_names. "
+            "Expected each column once among cat_names, cont_names, label_names and sample_weight. "
             f"Received twice: {listed(sorted(twice))}."
         )
     return names
-
-
-def _tagged(schema: Schema | None, tag: Tags) -> list[str]:
-    return schema.tagged(tag).names if schema is not None else []
 
 
 def _listed(names: Any) -> list[str]:
@@ -210,13 +230,20 @@ def make_layout(
         sparse: whether columns of fixed width become `tf.SparseTensor`s.
 
     Raises:
-        LoaderError: a label that holds lists, or a width for a column that is not a list feature.
+        LoaderError: a label that holds lists, weights that are not numbers, or a width for a column that is
+            not a list feature.
     """
     for name in names.labels:
         if types[name].is_list:
             raise LoaderError(
                 f"Expected the label {name!r} as one value a row. Received: {types[name]}. Read a list as a "
                 "feature, with cont_names and sparse_names, and make it the label in loader.map."
+            )
+    for name in names.weight:
+        if types[name].is_list or types[name].dtype == "string":
+            raise LoaderError(
+                f"Expected sample_weight={name!r} as one number a row. Received: {types[name]}. Make it a "
+                "number in the workflow, or name another column."
             )
     for name in widths:
         if name not in names.features or not types[name].is_list:
@@ -230,6 +257,7 @@ def make_layout(
             for name in names.features
         ),
         tuple(BatchColumn(name, types[name]) for name in names.labels),
+        tuple(BatchColumn(name, types[name]) for name in names.weight),
     )
 
 
@@ -287,6 +315,10 @@ def batch_schema(layout: BatchLayout, names: Names, known: Schema | None) -> Sch
             entry = ColumnSchema(
                 name, column.type.dtype, is_list=column.type.is_list, nullable=False
             )
-        tag = tags[name]
-        columns.append(entry if entry.has_tag(tag) else entry.with_(tags=(*entry.tags, tag)))
+        tag = tags.get(name)
+        if tag is None:  # a weight, which no model takes for a feature
+            entry = entry.with_(tags=())
+        elif not entry.has_tag(tag):
+            entry = entry.with_(tags=(*entry.tags, tag))
+        columns.append(entry)
     return Schema(columns)

@@ -47,6 +47,7 @@ class ArrayLoader(LoaderMethods):
         sparse_names: list features that become arrays of shape (N, max), padded with 0 (or "").
         sparse_max: the maximum for each of `sparse_names`.
         schema: names and tags of the columns.
+        sample_weight: a column whose values become the third member of each batch.
         seed: seed for the order of rows. Default: a new one for each loader.
         on_bad_files: "raise", or "skip" to pass over data that cannot be read.
         decode_timeout: seconds that a GPU may be busy with one read.
@@ -85,6 +86,7 @@ class ArrayLoader(LoaderMethods):
         sparse_names: Sequence[str] | None = None,
         sparse_max: Mapping[str, int] | None = None,
         schema: Schema | None = None,
+        sample_weight: str | None = None,
         seed: int | None = None,
         on_bad_files: Literal["raise", "skip"] = "raise",
         decode_timeout: float | None = 10.0,

@@ -167,8 +167,8 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
 
         Raises:
             LoaderError: a damaged checkpoint, or one of another model, another optimizer, other data,
-                another label or loss, or other `settings`; or `SwapEMAWeights(swap_on_epoch=True)` among the
-                `callbacks`.
+                another label, loss or sample_weight, or other `settings`; or
+                `SwapEMAWeights(swap_on_epoch=True)` among the `callbacks`.
         """
         self._expect_weights_trained()
         self._last, self._rate = self._published(), learning_rate(model)
@@ -218,6 +218,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         return {
             "model": settings_of_model(model),
             "label": [column.name for column in columns if column.has_tag(Tags.TARGET)],
+            "sample_weight": self._loader.sample_weight,
             "loss": settings_of_loss(model.loss),
             **self.settings,
         }

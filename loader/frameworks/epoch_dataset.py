@@ -41,8 +41,8 @@ class EpochDataset(LoaderMethods, SizedDataset):
         On a GPU, `map_func` is applied where a batch is used, for example inside the train step.
 
         Args:
-            map_func: takes `x, y` as TensorFlow symbols and gives a batch, which may be
-                `(x, y, sample_weight)`.
+            map_func: takes `x, y`, and with `sample_weight` of the loader a third argument, as TensorFlow
+                symbols, and gives a batch, which may be `(x, y, sample_weight)`.
             *args: of `tf.data.Dataset.map`; ignored on a GPU.
             **kwargs: of `tf.data.Dataset.map`; ignored on a GPU. TensorFlow does not tune
                 `num_parallel_calls=tf.data.AUTOTUNE` over a loader, and takes its default number.

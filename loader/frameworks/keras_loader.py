@@ -75,6 +75,8 @@ class KerasSequenceLoader(EpochDataset):
             schema, as after `ListSlice` or `ValueCount`.
         sparse_as_dense: whether they become dense tensors instead, padded with 0 (or "").
         schema: names and tags of the columns. Default: `_schema.json` beside the first file.
+        sample_weight: a column of numbers, in the file's dtype, that become the third member of each
+            batch, `(x, y, sample_weight)`, of shape (N, 1). It is then neither feature nor label.
         seed: seed for the order of rows. Default: a new one for each loader.
         on_bad_files: "raise", or "skip" to pass over data that cannot be read, which
             `skipped_files` lists. A file is left out with a warning if its footer cannot be read,
@@ -132,6 +134,7 @@ class KerasSequenceLoader(EpochDataset):
         sparse_as_dense: bool = False,
         schema: Schema | None = None,
         *,
+        sample_weight: str | None = None,
         seed: int | None = None,
         on_bad_files: Literal["raise", "skip"] = "raise",
         decode_timeout: float | None = 10.0,

@@ -20,10 +20,12 @@ class LoaderMethods(metaclass=OwnNames):
     Attributes:
         device: device of the batches: "cpu" or "gpu:0".
         input_schema: the columns of a batch.
+        sample_weight: the column of the rows' weights; None without one.
     """
 
     device: str
     input_schema: Schema
+    sample_weight: str | None
     _epochs: Epochs
     _transport: Any
     _own_pass: Iterator[Any] | None = None
@@ -31,6 +33,7 @@ class LoaderMethods(metaclass=OwnNames):
     def _take(self, opened: Opened) -> None:
         self.device = opened.device.name
         self.input_schema = opened.schema
+        self.sample_weight = next((column.name for column in opened.layout.weight), None)
         self._epochs = opened.epochs
         self._transport = opened.device.transport
 

@@ -163,6 +163,7 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     paths_or_dataset: Any,
     batch_size: int,
     label_names: Sequence[str] | None,
+    sample_weight: str | None,
     feature_columns: Sequence[Any] | None,
     cat_names: Sequence[str] | None,
     cont_names: Sequence[str] | None,
@@ -204,7 +205,8 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
     unseeded = shuffle and seed is None and seed_fn is None
     share = make_share(global_size, global_rank, current_worker, unseeded=unseeded)
     data = open_data(paths_or_dataset, schema, storage_options)
-    names = resolve_names(cat_names, cont_names, label_names, feature_columns or None, data.schema)
+    columns = feature_columns or None
+    names = resolve_names(cat_names, cont_names, label_names, sample_weight, columns, data.schema)
     source = data.describe(names, skip_bad=on_bad_files == "skip")
     widths = fixed_widths(sparse_names, sparse_max, data.schema)
     layout = make_layout(names, source.types, widths, sparse=not sparse_as_dense)

@@ -43,7 +43,7 @@ class ParquetData:
 
     def describe(self, names: Names, *, skip_bad: bool) -> ReadableFiles:
         """Read types and row groups from the footers; raises as `read_footers` does."""
-        return read_footers(self.files, [*names.features, *names.labels], skip_bad=skip_bad)
+        return read_footers(self.files, names.columns, skip_bad=skip_bad)
 
     def digest(self, source: ReadableFiles) -> str:
         """A text in which other data differ, by the footers: sizes, ranges, checksums."""
@@ -68,11 +68,10 @@ class FrameData:
 
     def describe(self, names: Names, *, skip_bad: bool) -> ReadableFiles:
         """Types, and row groups of a chosen size; raises as `frame_source` does."""
-        columns = [*names.features, *names.labels]
-        for name in columns:
+        for name in names.columns:
             if name in self.conflicts:
                 raise LoaderError(self.conflicts[name])
-        source = frame_source(self.frame, columns)
+        source = frame_source(self.frame, names.columns)
         return replace(source, skipped=Skipped()) if skip_bad else source
 
     def digest(self, source: ReadableFiles) -> str:

@@ -43,7 +43,8 @@ class DeviceDataset(SizedDataset):
         make: starts one pass over the batches, as the transport arranges them.
         size: the number of batches of a pass.
         transport: transport of batches into TensorFlow.
-        function: applied to `x, y`, or to `x` where there are no labels; by default nothing is.
+        function: applied to `x, y`, to `x, y, weight`, or to `x` where there are no labels; by default
+            nothing is.
         epochs: those of the loader.
     """
 

@@ -43,6 +43,17 @@ def test_arrays_are_those_of_numpy_in_32_bits(frame):
             np.testing.assert_array_equal(y, label)
 
 
+def test_weights_are_those_of_numpy_in_32_bits(frame):
+    from loader import JaxLoader
+
+    given = COLUMNS | {"cont_names": [], "sample_weight": "price", "seed": 7}
+    with JaxLoader(frame, 64, **given) as loader, ArrayLoader(frame, 64, **given) as arrays:
+        for (_, _, weight), (_, _, expected) in zip(loader, arrays, strict=True):
+            assert isinstance(weight, jax.Array)
+            assert weight.dtype == np.float32
+            np.testing.assert_array_equal(weight, expected.astype(np.float32))
+
+
 @pytest.fixture
 def in_64_bits():
     jax.config.update("jax_enable_x64", True)

@@ -43,6 +43,16 @@ def loader(folder):
         yield loader
 
 
+def test_weights_are_those_of_the_arrays(folder):
+    from loader import TorchLoader
+
+    given = COLUMNS | {"cont_names": [], "sample_weight": "price"}
+    with TorchLoader(folder, **given) as loader, ArrayLoader(folder, **given) as arrays:
+        for (_, _, weight), (_, _, expected) in zip(loader, arrays, strict=True):
+            assert weight.dtype == torch.float32
+            np.testing.assert_array_equal(weight.numpy(), expected)
+
+
 def test_tensors_are_those_of_the_arrays(folder, loader):
     with ArrayLoader(folder, **COLUMNS) as arrays:
         for (x, y), (others, label) in zip(loader, arrays, strict=True):

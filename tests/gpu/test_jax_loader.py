@@ -51,6 +51,13 @@ def test_values_and_dtypes_are_those_of_the_cpu_and_lie_on_the_gpu(make, place, 
                 np.testing.assert_array_equal(np.asarray(found), array)
 
 
+def test_weights_of_rows_are_those_of_the_cpu(make):
+    weighted = partial(make, cont_names=["price"], sample_weight="exact")
+    with weighted() as loader:
+        for (_, _, weight), (_, _, other) in zip(loader, arrays_of(weighted), strict=True):
+            np.testing.assert_array_equal(weight, other.astype(weight.dtype))
+
+
 def test_work_that_is_still_queued_reads_its_own_batch(make, device, expected):
     """Each batch is dropped by Python long before the GPU comes to read it."""
     if device == "cpu":

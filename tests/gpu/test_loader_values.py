@@ -167,6 +167,19 @@ def test_a_checkpoint_of_repeated_epochs_knows_where_they_are(make, shuffled, tm
     assert (state["epoch"], state["batch"]) == divmod(3 * steps, len(shuffled))
 
 
+@pytest.mark.parametrize("read", [iter, through_function], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", ["exact", "byte"])
+def test_weights_of_rows_are_the_cpus(folder, device, name, read):
+    given = {"shuffle": False, "buffer_size": 2_000_000, **SETTINGS, "cont_names": ["price"]}
+    given |= {"cat_names": ["id", "genres", "tags"], "sample_weight": name}
+    ours, expected = (
+        KerasSequenceLoader(folder, 4096, device=where, **given) for where in (device, "cpu")
+    )
+    assert_same_batches(list(read(ours)), list(expected))
+    mapped = ours.map(lambda x, y, weight: (x, y, weight))
+    assert_same_batches(list(read(mapped)), list(expected))
+
+
 def test_mapped_batches_are_the_batches(make, shuffled):
     mapped = make().map(lambda x, y: (x, y, tf.cast(y, tf.float32) + 1))
     compiled = list(through_function(mapped))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from loader_rows import Noting, arrays_of, flat, framework_loader
@@ -55,6 +57,13 @@ def test_nothing_is_copied(make, device):
         lists = batch.parts[len(batch.block.matrices) :]
         kept |= {torch.from_dlpack(ExportedTensor(part)).data_ptr() for part in lists}
         assert kept <= {tensor.data_ptr() for tensor in flat(tensors)}
+
+
+def test_weights_of_rows_are_those_of_the_cpu(make):
+    weighted = partial(make, cont_names=["price"], sample_weight="exact")
+    with weighted() as loader:
+        for (_, _, weight), (_, _, other) in zip(loader, arrays_of(weighted), strict=True):
+            np.testing.assert_array_equal(weight.cpu().numpy(), other)
 
 
 @pytest.mark.parametrize("own_stream", [False, True])

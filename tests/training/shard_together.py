@@ -169,6 +169,11 @@ def misused(rows, folder, workers):
         with whole_tables(model, optimizer=False):
             return refused(lambda: model.save(f"{folder}/stateless{rank}.keras"))
 
+    def by_keras():
+        model = make("row")
+        model.compile("sgd", "binary_crossentropy", jit_compile=False)
+        model.fit(data, verbose=0, shuffle=False)
+
     huge = {**SIZES, "item": (10**13, 6)}
     model = make("row")
 
@@ -185,6 +190,7 @@ def misused(rows, folder, workers):
         "adam's state": in_little_memory("adam"),
         "no state": in_little_memory("sgd"),
         "no workers": compiled("sgd"),
+        "keras' step": refused(by_keras),
         "keras": compiled(keras.optimizers.Adam(), workers=workers),
         "norm": compiled(optimizers.SGD(clipnorm=1.0), workers=workers),
         "float16": compiled("sgd", precision="float16", workers=workers),

@@ -38,8 +38,9 @@ MEASURED = {
             "loss": {"label": "binary_crossentropy", "age": "mse"},
             "loss_weights": {"label": 1.0, "age": 0.3},
             "metrics": {"age": ["mae"]},
+            "weighted_metrics": {"age": ["mse"]},
         },
-        ["label_loss", "age_loss", "age_mae"],
+        ["label_loss", "age_loss", "age_mae", "age_mse"],
     ),
 }
 BATCH = 20
@@ -67,7 +68,10 @@ def make(case, hidden=(8,), **options):
 
 def load(rows, case, rank, size, batch=BATCH, *, seed=3, **options):
     names = ["user", "tags"] if case == "lists" else ["user"]
-    labels, numbers = (["label", "age"], []) if case == "two outputs" else (["label"], ["age"])
+    labels, numbers = ["label"], ["age"]
+    if case == "two outputs":
+        labels, numbers = ["label", "age"], []
+        options["sample_weight"] = "weight"
     return KerasSequenceLoader(
         str(rows), batch, labels, cat_names=names, cont_names=numbers, seed=seed,
         global_size=size, global_rank=rank, **options,
@@ -205,6 +209,8 @@ def different(rows, workers):
         if hasattr(layer, "fits"):
             layer.fits = {"user": f"digest {rank}"}
     other_layer = make("lists", dropout=0.5 if rank else 0.0)
+    frozen = make("lists")
+    frozen.layers[-1].trainable = rank == 0
 
     def run(model=None, data=data, **options):
         return refused(lambda: train(model or make("lists"), data, workers=workers, **options))
@@ -223,6 +229,7 @@ def different(rows, workers):
     return {
         "weights": run(make("lists", hidden=(8 + rank,))),
         "layers": run(other_layer),
+        "frozen": run(frozen),
         "optimizer": run(optimizer=optimizers.SGD(0.1 + rank)),
         "batch_size": run(data=odd),
         "steps": run(data=alone),
@@ -257,14 +264,15 @@ def different(rows, workers):
 
 @keras.saving.register_keras_serializable("tests")
 class Largest(keras.metrics.Metric):
-    """The largest prediction."""
+    """The largest error."""
 
     def __init__(self, **options):
         super().__init__(**options)
         self.most = self.add_variable((), "zeros", name="most")
 
     def update_state(self, y_true, y_pred, sample_weight=None):  # noqa: ARG002
-        self.most.assign(keras.ops.maximum(self.most, keras.ops.max(y_pred)))
+        errors = keras.ops.abs(keras.ops.cast(y_true, y_pred.dtype) - y_pred)
+        self.most.assign(keras.ops.maximum(self.most, keras.ops.max(errors)))
 
     def result(self):
         return self.most.value
@@ -377,7 +385,22 @@ def reduced_precision():
             changed.append(weights_of(model) != before)
             scales.append(float(getattr(model.optimizer, "dynamic_scale", 1.0)))
         found[precision] = {"changed": changed, "scales": scales, "weights": weights_of(model)}
+    found["weights of 16 bits"] = weights_of_16_bits(workers)
     return found
+
+
+def weights_of_16_bits(workers):
+    """Weights in bfloat16, which are the first worker's at first."""
+    keras.utils.set_random_seed(workers.rank)
+    keras.config.set_dtype_policy("bfloat16")
+    try:
+        model = make("single ids")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    compile_model(model, "sgd", workers=workers)
+    x = {"user": tf.constant([[workers.rank]]), "age": tf.constant([[0.5]])}
+    model.fit(tf.data.Dataset.from_tensors((x, tf.ones([1, 1]))), verbose=0, shuffle=False)
+    return [weight.astype("float32").tolist() for weight in model.get_weights()]
 
 
 def slow_first():

@@ -61,8 +61,8 @@ def make_feature_column_workflow(
     given order. Differences:
 
     - NaN counts as a missing number; TensorFlow puts it into the last bucket.
-    - The vector of the id -1 is zeros, as in TensorFlow, until `DenseFeatures` or `LinearFeatures`
-      are trained with such ids, which TensorFlow leaves at zeros.
+    - The vector of the id -1 is zeros, as in TensorFlow, until `LinearFeatures`, or `DenseFeatures` with
+      single ids, are trained with such ids, which TensorFlow leaves at zeros.
     - A crossed column takes no lists. In a list for a `numeric_column` of shape (k,) missing
       numbers are `default_value`, or else NaN, and those after the k-th are cut; TensorFlow refuses
       another number of them.

@@ -38,7 +38,7 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         embeddings_initializer: a Keras initializer, called separately for each column.
         validate_ids: checks ids and row lengths in every call, for debugging; slow on a GPU.
         shared: column -> the column whose table it shares, of the same size and combiner.
-        skip_negative: whether negative ids of a list do not count in its mean or sqrtn, as in
+        skip_negative: whether negative ids of a list neither count nor are trained, as in
             `tf.feature_column`.
         shard: how the tables are divided among the workers that `training.join_workers` has
             connected; one process alone holds them whole. "table": each on one worker, in balance;

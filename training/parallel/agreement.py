@@ -79,6 +79,7 @@ def fingerprint(
     return {
         "layers": [type(layer).__name__ for layer in layers_of(model)],
         "weights": [[list(shape_of(v)), v.dtype] for v in model.variables],
+        "frozen weights": [n for n, v in enumerate(model.variables) if not v.trainable],
         "state of metrics": [[list(v.shape), v.dtype] for v in model.metrics_variables],
         "optimizer": setting(model.optimizer),
         **{name: setting(compiled_with(model)[name]) for name in _COMPILED},

@@ -60,6 +60,8 @@ class Collectives:
 
     def gathered(self, tensor: tf.Tensor, number: int | tf.Tensor, place: str = "") -> tf.Tensor:
         """The rows of all workers, by rank, of a tensor with the same shape on all of them."""
+        if tensor.dtype == tf.bfloat16:  # TensorFlow sums such tensors alone
+            return tf.cast(self.gathered(tf.cast(tensor, tf.float32), number, place), tf.bfloat16)
         return tf.raw_ops.CollectiveGatherV2(
             input=tensor, **self._common(place or self.device, number)
         )
@@ -159,8 +161,9 @@ class Collectives:
     def _copy(self, variable: tf.Variable, rows: range | None) -> None:
         # Not by a slice of the variable, which holds a copy of all of it if rows were updated, as of a table,
         # and else while it is assigned to.
-        # Integers of GPUs are on the host; unsigned ones cannot be sent.
+        # Integers of GPUs are on the host; unsigned ones and bfloat16 cannot be sent.
         kind = variable.dtype if variable.dtype.is_floating else tf.int64
+        kind = tf.float32 if kind == tf.bfloat16 else kind
         common = self._common(self.device, self.reserve(1))
         del common["ordering_token"]
         with tf.device(self.device):

@@ -95,7 +95,7 @@ def _with_weights(
     if len(batch) > 2:
         raise TrainingError(
             "Expected pairs (x, y) in train_data, to weigh rows by class_weight. "
-            "Received: triples, which have weights already. Leave one of the two out."
+            "Received: triples, which have weights already, as of sample_weight. Leave one of the two out."
         )
     x, y = batch
     if len(losses) == 1:

@@ -93,7 +93,7 @@ class LabelValues:
         if weight < 0:
             raise TrainingError(
                 f"Expected weights of rows of at least 0. Received: {weight:g}, with which the loss has no "
-                "least value. Clip them: tf.maximum(weights, 0.0)."
+                "least value. Clip them: ops.Clip(min_value=0) in the workflow, or tf.maximum(weights, 0.0)."
             )
 
     def _by_output(self, part: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -75,11 +76,12 @@ def compile_model(
             configs, except for layers with attributes that a config does not have.
         xla: whether XLA compiles the dense part; None to do so only if there is a GPU.
         workers: the workers, from `join_workers`, if several processes train the model, each on its own
-            batches of equal size. They start with the weights of the first worker. Losses, which are
-            means over rows, and metrics of training are those of all rows, so a metric's state has to
-            be a sum over batches. `evaluate` is each worker's own: use `train` if callbacks decide by
-            it. With Keras' own optimizers, other than SGD without clipping, the weights differ from
-            those of one process for tables whose rows repeat in a batch; a warning says so.
+            batches of equal size. Their first `fit` starts with the weights of the first worker; set
+            weights later on all of them. Losses, which are means over rows, and metrics of training are
+            those of all rows, so a metric's state has to be a sum over batches. `evaluate` is each
+            worker's own: use `train` if callbacks decide by it. With Keras' own optimizers, other than
+            SGD without clipping, the weights differ from those of one process for tables whose rows
+            repeat in a batch; a warning says so.
         **options: further arguments of `model.compile`: loss_weights, ..., and steps_per_execution,
             the number of steps between two calls of callbacks, at which Keras waits for the GPU. With
             32 instead of 1, an H200 takes steps of 3.5 ms one and a half times as fast. The default is
@@ -154,7 +156,8 @@ def _reset(metrics: Any) -> None:
 def _optimizer(optimizer: Any) -> keras.Optimizer:
     """The optimizer of a name, of a config, or itself."""
     if isinstance(optimizer, str):
-        return _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
+        with suppress(ValueError):  # a name that Keras does not know
+            return _SPARSE.get(optimizer.lower(), lambda: keras.optimizers.get(optimizer))()
     if isinstance(optimizer, dict):
         return keras.optimizers.get(optimizer)
     if not isinstance(optimizer, keras.Optimizer):

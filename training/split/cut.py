@@ -91,7 +91,6 @@ def is_compilable(parts: SplitModel) -> bool:
     XLA compiles for fixed shapes, which lists change in each batch; it drops checks silently. It
     knows no exchange with other workers, which lookups in divided tables need.
     """
-    nodes = [node for tensor in parts.lookup.outputs for node in _ancestry(tensor)]
     # A table too large for the GPU may be on the host.
     devices = {
         variable.value.device for variable in (*parts.lookup.variables, *parts.tower.weights)
@@ -99,7 +98,7 @@ def is_compilable(parts: SplitModel) -> bool:
     return (
         len(devices) == 1
         and not parts.lookup.non_trainable_variables
-        and all(map(_compiles, nodes))
+        and all(map(_compiles, _ancestry(*parts.lookup.outputs)))
     )
 
 
@@ -120,13 +119,9 @@ def _compiles(node: Any) -> bool:
 
 def _outside(model: keras.Model) -> set[int]:
     """The nodes, by id, that contain a lookup or lead to one."""
-    nodes = {id(node): node for tensor in model.outputs for node in _ancestry(tensor)}
-    node_ids: set[int] = set()
-    for node in nodes.values():
-        if is_lookup(node.operation):
-            node_ids.add(id(node))
-            node_ids.update(id(n) for tensor in node.input_tensors for n in _ancestry(tensor))
-    return node_ids
+    lookups = [node for node in _ancestry(*model.outputs) if is_lookup(node.operation)]
+    before = _ancestry(*(tensor for node in lookups for tensor in node.input_tensors))
+    return {id(node) for node in (*lookups, *before)}
 
 
 def _border(model: keras.Model, outside: set[int]) -> list[Any]:
@@ -146,9 +141,9 @@ def _border(model: keras.Model, outside: set[int]) -> list[Any]:
     return list(border.values())
 
 
-def _ancestry(tensor: Any) -> Iterator[Any]:
-    """The nodes that a tensor depends on, its own first, each once."""
-    waiting, node_ids = [node_of(tensor)], set()
+def _ancestry(*tensors: Any) -> Iterator[Any]:
+    """The nodes that tensors depend on, their own too, each once."""
+    waiting, node_ids = [node_of(tensor) for tensor in tensors], set()
     while waiting:
         node = waiting.pop()
         if id(node) not in node_ids:

@@ -146,13 +146,15 @@ def _has_statistics(layer: Any) -> bool:
 
 
 def _last_layers(tower: keras.Model) -> set[str]:
-    """Names of the operations from the outputs back to the last layers with weights."""
+    """Names of the operations from the outputs back to the last layers with weights, in models inside it too."""
     names: set[str] = set()
     waiting = list(tower.outputs)
     while waiting:
         node = node_of(waiting.pop())
         if node.operation.name not in names:
             names.add(node.operation.name)
+            if getattr(node.operation, "outputs", None):
+                names |= _last_layers(node.operation)
             if not getattr(node.operation, "weights", None):
                 waiting.extend(node.input_tensors)
     return names

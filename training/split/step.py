@@ -194,7 +194,6 @@ class SplitStep:
             state = [(variable, variable.numpy()) for variable in self.model.metrics_variables]
             tensors = (y, self.parts.tower.output, weight)
             y, outputs, weight = keras.tree.map_structure(_one_row, tensors)
-            ones = keras.tree.map_structure(_ones_like, (y, outputs, weight))
             # Of the class: `train` gives the model a function that counts these rows for the report.
             compute = partial(type(self.model).compute_metrics, self.model, None)
             if len(self.model.outputs) > 1:
@@ -202,7 +201,12 @@ class SplitStep:
             compute(y, outputs, weight)
             self.model.reset_metrics()
             if self._exchange is not None:
-                expect_sums(self.model, lambda: compute(*ones))
+                ones = keras.tree.map_structure(_ones_like, (y, weight))
+                # Unlike the labels: the largest error is no sum either, and would stay 0.
+                halves = keras.tree.map_structure(
+                    lambda part: part + 0.5 if part.dtype.is_floating else part, outputs
+                )
+                expect_sums(self.model, lambda: compute(ones[0], halves, ones[1]))
                 self.model.reset_metrics()
             for variable, value in state:  # of an epoch that is resumed
                 variable.assign(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.errors import TrainingError
 from training.optimizers.distinct import distinct_places, summed_by_place
 from training.parallel.collectives import Collectives
 from training.parallel.lengths import (
@@ -190,6 +191,23 @@ def _record(looked: Looked) -> None:
         record.lookups.append(looked)
 
 
+def _apart(vectors: tf.Tensor) -> tf.Tensor:
+    """Vectors of a divided table without the table's gradient, which only a step that records them sends on."""
+    return tf.stop_gradient(vectors) if _RECORDED.get() else _untrained(vectors)
+
+
+@tf.custom_gradient
+def _untrained(vectors: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    def refused(_: tf.Tensor) -> tf.Tensor:
+        raise TrainingError(
+            "Expected the split step for tables that are divided among workers (shard=...), which sends their "
+            "gradients on. Received: another one, such as that of model.compile. Use train(workers=workers), or "
+            "compile_model(model, workers=workers)."
+        )
+
+    return tf.identity(vectors), refused
+
+
 def whole_lookup(
     table: keras.Variable, rows: Sequence[tf.Tensor], columns: Sequence[Columns]
 ) -> tf.Tensor:
@@ -312,7 +330,7 @@ class ShardedLookup:
         answers = self._travel(tf.unstack(replies, self._collectives.size), length, "vectors")
         with tf.device(self._collectives.host):
             own_counts = tf.unstack(counts[self._collectives.rank], self._collectives.size)
-        vectors = tf.stop_gradient(
+        vectors = _apart(
             route.joined([answers[rank, :count] for rank, count in enumerate(own_counts)])
         )
         _record(LookedOnCpu(table, vectors, route, requests, counts, self._travel))
@@ -339,7 +357,7 @@ class ShardedLookup:
         own_vectors = layout.in_columns(tf.gather(table.value, numbers))
         vectors = self._summed(own_vectors)
         by_worker = tf.reshape(vectors, [collectives.size, length, layout.whole[1]])
-        vectors = tf.stop_gradient(by_worker[collectives.rank, : tf.shape(flat)[0]])
+        vectors = _apart(by_worker[collectives.rank, : tf.shape(flat)[0]])
         if record is not None:
             _record(LookedOnGpu(table, vectors, numbers, length, layout, collectives, record.kind))
         return tf.reshape(vectors, tf.concat([tf.shape(rows), [layout.whole[1]]], axis=0))

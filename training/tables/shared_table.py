@@ -45,7 +45,7 @@ class SharedTable(keras.layers.Layer):
         initializer: a Keras initializer, called separately for each column.
         combiner: how the vectors of a list become one: "sum", "mean" or "sqrtn".
         shared: column -> the column of `columns` whose rows it looks up, of as many ids.
-        skip_negative: whether negative ids of a list do not count in its mean or sqrtn.
+        skip_negative: whether negative ids of a list neither count nor are trained.
         workers: several workers among which the table is divided; else None.
         places: for each column with rows of its own the worker that holds them, None if all hold a
             part of them; by default all hold a part of each vector.
@@ -74,7 +74,7 @@ class SharedTable(keras.layers.Layer):
         self.cardinalities = dict(columns)
         self.width = width
         self.combiner = combiner
-        self.skip_negative = skip_negative and combiner != "sum"
+        self.skip_negative = skip_negative
         self.initializer = initializer
         self.validate_ids = False
         owners = dict(shared or {})
@@ -257,7 +257,10 @@ class SharedTable(keras.layers.Layer):
         vectors = self._vectors(rows, spans)
         bag_of_each, count = tf.concat(bags, axis=0), tf.concat(counts, axis=0)
         if self.skip_negative:
-            ones = tf.cast(tf.concat(known, axis=0)[:, tf.newaxis], tf.float32)
+            is_known = tf.concat(known, axis=0)[:, tf.newaxis]
+            # Their row is that of all unknown ids, and would be trained.
+            vectors = tf.where(is_known, vectors, tf.zeros((), vectors.dtype))
+            ones = tf.cast(is_known, tf.float32)
             count = combine(ones, bag_of_each, count, "sum")[:, 0]
         combined = combine(vectors, bag_of_each, count, self.combiner)
         together = tf.reshape(combined, [len(columns), -1, self.width])

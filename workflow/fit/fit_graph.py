@@ -61,13 +61,16 @@ def fit_graph(nodes: Sequence[Node], inputs: Schema, learn: Learn) -> dict[int, 
         NeedsIntegersError: columns of the data are floats, but an operator requires integers.
         WorkflowError: an operator cannot take its columns.
     """
+    for node in nodes:
+        if isinstance(node, OperatorNode):
+            node.forget()
     states: dict[int, State] = {}
     resolution = Resolution(inputs)
     while len(resolution.made) < len(nodes):
         learning = _resolve_ready(nodes, states, resolution)
         tables = by_operator(learn(learning)) if learning else {}
-        for number, (node, bound) in learning.items():
-            with node.errors(bound.columns):
+        for number, bound in learning.items():
+            with bound.errors():
                 state = bound.operator.finish(tables[number], schema_of(bound.columns))
             if tables[number]:  # a given state stays as it is
                 state = {name: _with_one_zero(column) for name, column in state.items()}
@@ -117,7 +120,7 @@ def learner(source: Source, engine: str) -> Learn:
 
 def _names(learning: Learning) -> str:
     """The operators that learn in a pass."""
-    return ", ".join(dict.fromkeys(bound.operator.label for _, bound in learning.values()))
+    return ", ".join(dict.fromkeys(bound.operator.label for bound in learning.values()))
 
 
 class NeedsIntegersError(WorkflowError):
@@ -142,21 +145,23 @@ def learn_nothing(learning: Learning) -> Tables:
     Raises:
         MustLearnError: an operator needs data; the message names it.
     """
-    for node, bound in learning.values():
+    for bound in learning.values():
         columns = bound.program.output_schema
-        with node.errors(bound.columns):
+        with bound.errors():
             queries = bound.operator.partial(_no_rows(columns), columns)
         if queries:
-            raise MustLearnError(f"{node.label} must learn from data. Call fit(data) first.")
+            raise MustLearnError(
+                f"{bound.operator.label} must learn from data. Call fit(data) first."
+            )
     return {}
 
 
 def learn_of_no_rows(learning: Learning) -> Tables:
     """States of operators that have learnt from no rows, which determine their outputs' types."""
     tables: dict[tuple[int, str], pl.DataFrame] = {}
-    for number, (node, bound) in learning.items():
+    for number, bound in learning.items():
         columns = bound.program.output_schema
-        with node.errors(bound.columns):
+        with bound.errors():
             queries = bound.operator.partial(_no_rows(columns), columns)
             tables |= {(number, name): query.collect() for name, query in queries.items()}
     return tables
@@ -170,9 +175,9 @@ def _no_rows(columns: Schema) -> pl.LazyFrame:
 
 def _resolve_ready(
     nodes: Sequence[Node], states: Mapping[int, State], resolution: Resolution
-) -> dict[int, tuple[OperatorNode, Bound]]:
+) -> dict[int, Bound]:
     """Resolve every node that can be resolved; return those that must learn first, bound."""
-    learning = {}
+    learning: dict[int, Bound] = {}
     results = resolution.made
     for number, node in enumerate(nodes):
         if node in results or any(parent not in results for parent in node.parents):
@@ -180,7 +185,7 @@ def _resolve_ready(
         if isinstance(node, OperatorNode) and node.operator.learns and number not in states:
             bound = node.bind(resolution.inputs(node))
             _expect_integers(bound)
-            learning[number] = node, bound
+            learning[number] = bound
         else:
             if isinstance(node, OperatorNode):
                 _expect_integers(node.bind(resolution.inputs(node)))

@@ -173,7 +173,7 @@ def _parts(
             rows[key] += height
     counts = {
         (number, name): max(keyed.parts, -(-rows[number, name] // ROWS_OF_A_PART))
-        for number, (_, bound) in learning.items()
+        for number, bound in learning.items()
         for name, keyed in bound.operator.keyed_tables(schema_of(bound.columns)).items()
     }
     spread = min(workers, sum(rows[key] for key in counts) // ROWS_OF_A_PART)
@@ -203,7 +203,7 @@ def _cut(learning: Learning, learnt: Held, parts: Parts) -> list[Held]:
         first, count = parts.of.get((number, name), (0, 1))
         cut = [table]
         if count > 1:
-            _, bound = learning[number]
+            bound = learning[number]
             keyed = bound.operator.keyed_tables(schema_of(bound.columns))
             cut = hash_parts(table, keyed[name].keys, count)
         for part, rows in enumerate(cut, first):
@@ -219,7 +219,7 @@ def _condensed(learning: Learning, part: Held) -> Held:
     """Tables for the operators' `finish`, of a part that is merged over all groups of files."""
     tables: Tables = {}
     for number, operator_tables in by_operator(part.tables).items():
-        _, bound = learning[number]
+        bound = learning[number]
         condensed = bound.operator.condense(operator_tables, schema_of(bound.columns))
         tables |= {(number, name): table for name, table in condensed.items()}
     return Held(tables)

@@ -12,7 +12,7 @@ import polars as pl
 
 from workflow.data.parquet import ParquetTable
 from workflow.engine.engine import brought_to_host, collect_all, held_on_gpu, in_batches, is_gpu
-from workflow.graph.operator_node import Bound, OperatorNode
+from workflow.graph.operator_node import Bound
 from workflow.graph.row_set import schema_of
 from workflow.operator.feature import OfRows, Partials
 from workflow.progress.stage import expect_queries
@@ -21,8 +21,8 @@ from workflow.schema.schema import Schema
 from .held_rows import HeldRows, columns_of
 from .learning_input import Reading, read
 
-# The operators that are ready to learn, and their inputs, by their nodes' numbers.
-Learning = Mapping[int, tuple[OperatorNode, Bound]]
+# The operators that are ready to learn, with their inputs, by their nodes' numbers.
+Learning = Mapping[int, Bound]
 # Results of the queries of `Operator.partial`, by the operator's node and the query's name.
 Tables = dict[tuple[int, str], pl.DataFrame]
 Key = TypeVar("Key", bound=Hashable)
@@ -69,8 +69,8 @@ def learn_part(
     # Polars' planning time of a query grows with its frame's width, and each column has a query.
     is_wide = held and not is_gpu(engine) and len(frame.collect_schema()) > WIDE
     rows = frame.collect() if is_wide else None
-    for number, (node, bound) in learning.items():
-        with node.errors(bound.columns):
+    for number, bound in learning.items():
+        with bound.errors():
             reading = readings[number] = read(bound)
             data = frame if rows is None else _narrow(rows, bound.rows.reads(reading.program))
             inputs = bound.rows.select(data, reading.program, engine, hold=True)
@@ -88,7 +88,7 @@ def learn_part(
             row_tables = reading.tables_of_rows(inputs)
             whole |= {(number, name): of_rows for name, of_rows in row_tables.items()}
         else:
-            with node.errors(bound.columns):
+            with bound.errors():
                 operator_tables = learn_in_pieces(inputs, reading.tables_of_rows, reading.merge)
             in_pieces |= {(number, name): table for name, table in operator_tables.items()}
     keys_from_rows = whole.keys() | in_pieces.keys()
@@ -147,7 +147,7 @@ def learn_query(learning: Learning, frame: pl.LazyFrame) -> Tables:
 
 
 def _names_read(learning: Learning) -> set[str]:
-    return {name for _, bound in learning.values() for name in bound.rows.reads(bound.program)}
+    return {name for bound in learning.values() for name in bound.rows.reads(bound.program)}
 
 
 def _merged(learning: Learning, parts: Iterable[Tables]) -> Tables:
@@ -165,7 +165,7 @@ def merge_tables(learning: Learning, parts: Sequence[Tables]) -> Tables:
     """Merge the tables of several parts."""
     queries: dict[tuple[int, str], pl.LazyFrame] = {}
     tables = [by_operator(part) for part in parts]
-    for number, (_, bound) in learning.items():
+    for number, bound in learning.items():
         if not tables[0][number]:
             continue  # The operator made no query: it has a given table.
         above = _concatenated([part[number] for part in tables])
@@ -294,8 +294,8 @@ def by_operator(tables: Tables) -> Mapping[int, dict[str, pl.DataFrame]]:
 def split_by_row(learning: Learning) -> tuple[Learning, Learning]:
     """The operators that can learn from parts of the data, and those that need all rows at once."""
     by_row = {
-        number: (node, bound)
-        for number, (node, bound) in learning.items()
+        number: bound
+        for number, bound in learning.items()
         if bound.rows.is_row_by_row(bound.program)
     }
-    return by_row, {n: item for n, item in learning.items() if n not in by_row}
+    return by_row, {n: bound for n, bound in learning.items() if n not in by_row}

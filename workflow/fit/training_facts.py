@@ -32,8 +32,8 @@ class Coverages:
         """Make the tables of operators, as `learn` does."""
         tables = self._learn(learning)
         node_tables = by_operator(tables)
-        for number, (node, bound) in learning.items():
-            with node.errors(bound.columns):
+        for number, bound in learning.items():
+            with bound.errors():
                 coverages = bound.operator.coverages(node_tables[number], schema_of(bound.columns))
             for name, coverage in coverages.items():
                 expression = bound.columns[name].expression

@@ -40,6 +40,10 @@ class _Learnt:
     # With the assigned dtypes of outputs that it casts to.
     program: tuple[dict[str, str], Program] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What was learnt alone: expressions may be nested deeper than pickle and `deepcopy` go."""
+        return {**vars(self), "made": None, "program": None}
+
 
 class FittedGraph:
     """A graph whose operators have states, from data or from a file.

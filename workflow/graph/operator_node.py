@@ -11,7 +11,7 @@ from typing import Any
 from workflow.errors import WorkflowError
 from workflow.expressions.language.types import ExpressionError
 from workflow.expressions.program.program import Program
-from workflow.operator.feature import Features, Groups, Inputs, State
+from workflow.operator.feature import Feature, Features, Groups, Inputs, State
 from workflow.operator.frame_operator import FrameOperator, WindowOperator
 from workflow.operator.operator import OPERATORS, Operator, OperatorMeta
 from workflow.schema.dtypes import SchemaError
@@ -19,7 +19,7 @@ from workflow.schema.names import listed
 
 from .node import ColumnSelector, Node, as_columns, as_node
 from .node_columns import join
-from .row_set import Lost, Origin, Resolved, RowSet, rows_of, schema_of
+from .row_set import Lost, Origin, Resolved, RowSet, rows_of, schema_of, sources_of
 from .selection import Selection, names_of, one_or_several, regroup
 
 
@@ -45,6 +45,23 @@ class Bound:
     def program(self) -> Program:
         """The steps from the columns of its rows to the columns that it learns from."""
         return self.rows.program(self.operator.learns_from(self.columns).values())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a worker needs: the program, whose steps are flat, and no expressions nested in others."""
+        schema = schema_of(self.columns)
+        sources = sources_of(schema)
+        columns = {c.name: Feature(sources[c.name], c) for c in schema.columns}
+        return {**vars(self), "program": self.program, "columns": columns}
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Add the operator and its columns to an error.
+
+        Raises:
+            WorkflowError: in place of the errors of expressions and schemas.
+        """
+        with _errors(self.operator.label, self.columns):
+            yield
 
 
 class OperatorNode(Node):
@@ -72,12 +89,17 @@ class OperatorNode(Node):
         if dependencies is None:
             dependencies = [*_dependencies(self.operator), *_completion(self.operator, parent)]
         super().__init__(parent, *dependencies)
+        self._recorded: dict[Any, Operator] = {}
+
+    def forget(self) -> None:
+        """Let the next `bind` call the user's functions again, as another fit does."""
+        self._recorded = {}
 
     def bind(self, inputs: Sequence[Resolved]) -> Bound:
-        """The operator with its groups and dependencies.
+        """The operator with its groups and dependencies, and what its functions made in their place.
 
         Raises:
-            WorkflowError: the inputs have different rows, or columns of one name.
+            WorkflowError: the inputs have different rows, or columns of one name; a function fails.
         """
         main, *dependencies = inputs
         if self.operator.takes_groups and main.lost:
@@ -94,13 +116,27 @@ class OperatorNode(Node):
         labels = [parent.label for parent in self.parents[: len(inputs)]]
         columns = join(labels, inputs)
         inner = Inputs(main.groups, tuple(name for other in dependencies for name in other.columns))
-        return Bound(self.operator.bind(inner), columns, rows_of(self.label, inputs))
+        rows = rows_of(self.label, inputs)
+        return Bound(self._without_functions(inner, columns).bind(inner), columns, rows)
+
+    def _without_functions(self, inner: Inputs, columns: Features) -> Operator:
+        """The operator as a saved one: a function that reads other values later is of the fit then."""
+        settings = (getattr(self.operator, name) for name in self.operator.saved_fields())
+        if not any(map(callable, settings)):
+            return self.operator
+        kinds = ((name, f.expression.type, f.schema.time) for name, f in columns.items())
+        key = inner, tuple(kinds)
+        if key not in self._recorded:
+            with _errors(self.label, columns):
+                config = self.operator.bind(inner).to_config(columns)
+                self._recorded[key] = type(self.operator).from_config(config, {})
+        return self._recorded[key]
 
     def resolve(self, inputs: Sequence[Resolved], state: State) -> Resolved:
         """The operator's output columns."""
         bound = self.bind(inputs)
         operator, rows = bound.operator, bound.rows
-        with self.errors(bound.columns):
+        with bound.errors():
             if isinstance(operator, FrameOperator):
                 schema = operator.frame_schema(schema_of(bound.columns))
                 rows = RowSet(schema, Origin(operator, rows, bound.columns))
@@ -127,22 +163,18 @@ class OperatorNode(Node):
         groups = tuple(tuple(names[name] for name in group) for group in whole)
         return groups, (*before.lost, *ended)
 
-    @contextmanager
-    def errors(self, columns: Features) -> Iterator[None]:
-        """Add the operator and its columns to an error.
-
-        Raises:
-            WorkflowError: in place of the errors of expressions and schemas.
-        """
-        try:
-            yield
-        except (ExpressionError, SchemaError, WorkflowError) as error:
-            raise WorkflowError(f"{self.label} over {listed(columns)}: {error}") from error
-
     @property
     def label(self) -> str:
         """The operator's name."""
         return self.operator.label
+
+
+@contextmanager
+def _errors(label: str, columns: Features) -> Iterator[None]:
+    try:
+        yield
+    except (ExpressionError, SchemaError, WorkflowError) as error:
+        raise WorkflowError(f"{label} over {listed(columns)}: {error}") from error
 
 
 def _node_of(left: Any, operator: Any) -> OperatorNode:

@@ -173,7 +173,7 @@ class _Removal:
         replacements = (self.replaced[p] for p in node.parents[1:])
         remaining = [new for new in replacements if new is not None]
         have = {name for p in (parent, *remaining) for name in self._columns(p)}
-        operator = without_settings(node.operator, old.columns.keys() - have)
+        operator = without_settings(old.operator, old.columns.keys() - have)
         names = list(old.operator.dependency_names())
         if operator.learns and operator.depends_on is not None and not have.issuperset(names):
             # Columns needed for learning only are known by name from now on.

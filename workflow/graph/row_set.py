@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,7 +28,6 @@ from .selection import regroup
 
 # Groups of columns, each with the operator that replaced them by other columns.
 Lost = tuple[tuple[tuple[str, ...], str], ...]
-Extend = Callable[[pl.LazyFrame, Mapping[str, pl.Expr]], pl.LazyFrame]
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,25 @@ class Origin:
 
 @dataclass(frozen=True)
 class Extension:
-    """Columns that were computed over all rows, as additional sources."""
+    """Columns that were computed over all rows, as additional sources.
+
+    Attributes:
+        operator: computes them, or needs the row's index.
+        columns: the columns that it reads.
+        keys: the name of each new column among the sources.
+    """
 
     operator: Operator
     columns: Features
-    sources: frozenset[str]
-    extend: Extend
+    keys: Mapping[str, str]
+
+    def extend(self, frame: pl.LazyFrame, values: Mapping[str, pl.Expr]) -> pl.LazyFrame:
+        """A frame with the new columns, given the expressions of the columns that they need."""
+        if not isinstance(self.operator, WindowOperator):
+            [key] = self.keys.values()
+            return frame.with_row_index(key)
+        exprs = self.operator.window(schema_of(self.columns), values)
+        return frame.with_columns(exprs[name].alias(key) for name, key in self.keys.items())
 
 
 class RowSet:
@@ -94,25 +106,12 @@ class RowSet:
 
     def windowed(self, operator: WindowOperator, columns: Features) -> Features:
         """Add the columns of a window operator as sources."""
-        schema = schema_of(columns)
-        outputs = operator.frame_schema(schema)
-        keys = {name: self._free_key(name) for name in outputs}
-
-        def extend(frame: pl.LazyFrame, values: Mapping[str, pl.Expr]) -> pl.LazyFrame:
-            exprs = operator.window(schema, values)
-            return frame.with_columns(exprs[name].alias(key) for name, key in keys.items())
-
-        return self._extended(operator, columns, outputs, keys, extend)
+        return self._extended(operator, columns, operator.frame_schema(schema_of(columns)))
 
     def numbered(self, operator: Operator, name: str) -> Feature:
         """Add the index of each row, int64 from 0, for an operator that needs it."""
-        key = self._free_key(name)
-
-        def extend(frame: pl.LazyFrame, _: Mapping[str, pl.Expr]) -> pl.LazyFrame:
-            return frame.with_row_index(key)
-
         outputs = Schema([ColumnSchema(name, "int64", nullable=False)])
-        return self._extended(operator, {}, outputs, {name: key}, extend)[name]
+        return self._extended(operator, {}, outputs)[name]
 
     def _free_key(self, name: str) -> str:
         number = len(self._sources)
@@ -120,17 +119,11 @@ class RowSet:
             number += 1
         return key
 
-    def _extended(
-        self,
-        operator: Operator,
-        columns: Features,
-        outputs: Schema,
-        keys: Mapping[str, str],
-        extend: Extend,
-    ) -> Features:
+    def _extended(self, operator: Operator, columns: Features, outputs: Schema) -> Features:
+        keys = {name: self._free_key(name) for name in outputs}
         further = [column.with_(name=keys[column.name]) for column in outputs.columns]
         self._sources = Schema([*self._sources.columns, *further])
-        self._extensions.append(Extension(operator, columns, frozenset(keys.values()), extend))
+        self._extensions.append(Extension(operator, columns, keys))
         return {name: _source(keys[name], outputs[name]) for name in outputs}
 
     def select(
@@ -194,7 +187,7 @@ class RowSet:
         """The sources that a program reads, directly or through extensions, and these extensions."""
         sources, extensions = set(program.inputs), []
         for extension in reversed(self._extensions):
-            if extension.sources & sources:
+            if not sources.isdisjoint(extension.keys.values()):
                 sources |= set(self.program(extension.columns.values()).inputs)
                 extensions.append(extension)
         return sources, extensions[::-1]

@@ -25,7 +25,7 @@ CONDITION = "condition"
 class Filter(RowFilter):
     """Keep the rows that meet a condition; rows for which it is null are dropped.
 
-    The function is called once, with a symbolic frame, and traced to an expression, as in LambdaOp.
+    `fit` calls the function with a symbolic frame, and traces it to an expression, as in LambdaOp.
     All columns that are needed later go through the filter: columns from before it have other rows.
     A server does not drop rows, so a workflow with a filter before a served column cannot be
     exported.

@@ -32,7 +32,7 @@ else:
 class LambdaOp(Operator):
     """Apply a Python function to each column.
 
-    The function is called once, with a symbolic column, and traced to an expression. So it is fast,
+    `fit` calls the function with a symbolic column, and traces it to an expression. So it is fast,
     is saved without its code, and is served exactly as trained.
 
     Args:
@@ -100,8 +100,6 @@ class LambdaOp(Operator):
         results: Features = {}
         for name in self.own_columns(columns):
             result = self._apply(name, expressions)
-            if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
-                expect_alike_times(result, columns.values())
             result = result if self.dtype is None else result.cast(self.dtype)
             output = Feature.of(name, result, _like(columns[name], result))
             tags = output.schema.tags if self.tags is None else tuple(self.tags)
@@ -127,9 +125,12 @@ class LambdaOp(Operator):
         """The trace of each column, in place of the function."""
         sources = {n: source(n, feature.expression.type) for n, feature in columns.items()}
         inputs = Schema(Feature.of(n, column).schema for n, column in sources.items())
+        times = [Feature(sources[n], f.schema) for n, f in columns.items() if f.schema.is_time]
         traces = {}
         for name in self.own_columns(columns):
             result = self._apply(name, sources)
+            if callable(self.f):  # a saved trace was checked before, and no longer has no-op casts
+                expect_alike_times(result, times)
             program = build([(Feature.of(name, result).schema, result)], inputs)
             traces[name] = program_to_json(program)
         return {**super().to_config(columns), "f": traces}

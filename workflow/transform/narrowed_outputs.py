@@ -9,10 +9,12 @@ import polars as pl
 
 from workflow.engine.engine import collect_all
 from workflow.errors import WorkflowError
+from workflow.expressions.language.limits import Range
+from workflow.expressions.program.ranges import ranges
 from workflow.graph.row_set import Resolved
 from workflow.operator.feature import Feature
 from workflow.schema.dtypes import DTYPES, DType
-from workflow.schema.exact_dtypes import holds, holds_all, stated_range
+from workflow.schema.exact_dtypes import holds
 
 if TYPE_CHECKING:
     from workflow.graph.fitted_graph import FittedGraph
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -> None:
     """Refuse data with numbers that an assigned dtype cannot hold.
 
-    Checks outputs whose range no operator states, such as columns that are passed through: a cast
-    would turn too large an integer into another one, and a float into infinity. Each check reads
-    all values.
+    Checks outputs whose steps can make values outside of the dtype, whatever their schema says of
+    them: a cast would turn too large an integer into another one, and a float into infinity. Each
+    check reads all values.
 
     Args:
         graph: a fitted graph.
@@ -44,8 +46,12 @@ def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -
         workflow.errors.WorkflowError: Output 'userId' has values from 7 to 300, which int8 does not hold. ...
     """
     assigned = graph.output_dtypes.assigned
+    program = output.rows.program(f for n, f in output.columns.items() if n in assigned)
+    possible = ranges(program)
     narrowed = {
-        n: f for n, f in output.columns.items() if n in assigned and _may_not_fit(f, assigned[n])
+        column.name: output.columns[column.name]
+        for column, step in program.outputs
+        if _may_not_fit(column.info, DTYPES[assigned[column.name]], possible[step])
     }
     if not narrowed:
         return
@@ -55,8 +61,8 @@ def expect_narrowed(graph: FittedGraph, output: Resolved, frame: pl.LazyFrame) -
         for name, feature in narrowed.items()
         for end in ("min", "max")
     )
-    [ranges] = collect_all([values.select(ends)], "cpu")
-    row = ranges.row(0, named=True)
+    [extremes] = collect_all([values.select(ends)], "cpu")
+    row = extremes.row(0, named=True)
     for name, feature in narrowed.items():
         low, high = row[f"min {name}"], row[f"max {name}"]
         if low is not None and not _fits(feature, DTYPES[assigned[name]], low, high):
@@ -81,12 +87,8 @@ def _fits(feature: Feature, dtype: DType, low: Any, high: Any) -> bool:
         return bool(np.isfinite(np.array([low, high]).astype(dtype.numpy)).all())
 
 
-def _may_not_fit(feature: Feature, dtype: str) -> bool:
-    """Whether only the values themselves can show that they fit."""
-    have, want = feature.schema.info, DTYPES[dtype]
+def _may_not_fit(have: DType, want: DType, made: Range | None) -> bool:
+    """Whether only the values themselves can show that they fit; `made` limits those of the steps."""
     if have.kind == "float":
         return want.numpy.itemsize < have.numpy.itemsize
-    if not have.is_integer or holds_all(want, have):
-        return False
-    # A user's statement about a column of the data is no proof.
-    return stated_range(feature.schema) is None or feature.expression.verb == "source"
+    return have.is_integer and made is not None and not holds(want, *made)

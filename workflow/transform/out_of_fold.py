@@ -67,7 +67,7 @@ def _resolve_folds(
     operator, rows, columns = bound.operator, bound.rows, bound.columns
     if not isinstance(operator, OutOfFoldOperator):
         raise TypeError(f"Expected an out-of-fold operator. Received: {node}.")
-    with node.errors(columns):
+    with bound.errors():
         row = rows.numbered(operator, ROW)
         name = FOLD
         while name in columns:

@@ -44,6 +44,13 @@ def train(
         list[str] | None,
         typer.Option(help="A label's column; by default those tagged as target."),
     ] = None,
+    sample_weight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A column of weights of the rows, in training and validation; then no feature.",
+        ),
+    ] = None,
     validation: Annotated[
         list[str] | None, typer.Option(help="Parquet to validate with after each epoch.")
     ] = None,
@@ -112,7 +119,9 @@ def train(
     ] = None,
     weighted_metric: Annotated[
         list[str] | None,
-        typer.Option(help="Likewise, with rows counted by their --class-weight."),
+        typer.Option(
+            help="Likewise, with rows counted by their --sample-weight or --class-weight."
+        ),
     ] = None,
     loss_weight: Annotated[
         list[str] | None,
@@ -225,18 +234,19 @@ def train(
     is_first = workers.rank == 0
     chosen = make_optimizer(optimizer, learning_rate)
     keras.utils.set_random_seed(seed)
-    labels = label or [c.name for c in fitted.output_schema.columns if "target" in c.tags]
+    tagged = [c.name for c in fitted.output_schema.columns if "target" in c.tags]
+    labels = label or [name for name in tagged if name != sample_weight]
     if not labels:
         raise CommandError(
-            f"Expected --label, since {workflow} tags no column as target. Received: none. "
-            f"Its columns are {listed(fitted.output_schema)}."
+            f"Expected --label, since {workflow} tags no {'other ' if tagged else ''}column as target. "
+            f"Received: none. Its columns are {listed(fitted.output_schema)}."
         )
     described = NetworkOptions(
         *(model, hidden, embedding_dim, dropout, query, softmax),
         *(catalogue, temperature, sequence, target, model_option),
     )
     own_loss = make_loss(loss, softmax)
-    network = described.make(fitted, labels)
+    network = described.make(fitted, [*labels, sample_weight] if sample_weight else labels)
     expect_savable(network, output)
     start = _begin_with(warm_start, warm_start_workflow, network, fitted)
     if start is not None and is_first and not as_json:
@@ -253,6 +263,7 @@ def train(
             paths,
             batch_size=batch_size,
             label_names=labels,
+            sample_weight=sample_weight,
             seed=seed,
             schema=fitted.output_schema,
             buffer_size=buffer_size,

@@ -115,6 +115,28 @@ def test_map_is_applied_where_a_batch_is_used(parts):
         assert weight.shape == x["price"].shape
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int8"])
+def test_weights_of_rows_are_the_third_member(dtype):
+    frame = make_frame(200).with_columns(weight=pl.col("small").cast(getattr(pl, dtype.title())))
+    names = [("id", "int32"), ("label", "bool"), ("weight", dtype)]
+    x, y, weight = (BatchColumn(name, ColumnType(kind)) for name, kind in names)
+    batch_format = BatchFormat(BatchLayout((x,), (y,), (weight,)))
+
+    def stream():
+        blocks = DeviceBlocks(PolarsReader(batch_format, frame), batch_format, "/cpu:0")
+        chunks = [[Chunk((Piece("f", 0, 0, 200, 0),))]]
+        return (p for b in blocks.in_order(chunks, 64) for p in b.batches(64))
+
+    data = DeviceDataset(stream, 4, DeviceTransport(batch_format, "/cpu:0"))
+    expected = frame["weight"].to_numpy()
+    found = [weight for _, _, weight in data]
+    assert found[0].dtype == dtype
+    np.testing.assert_array_equal(np.concatenate(found)[:, 0], expected)
+    doubled = data.map(lambda x, y, weight: (x, y, 2 * tf.cast(weight, tf.float32)))
+    found = [weight for _, _, weight in doubled.take(2)]
+    np.testing.assert_array_equal(np.concatenate(found)[:, 0], 2.0 * expected[:128])
+
+
 def test_whole_batches_are_chosen_and_the_function_applied_after_them(parts):
     data = DeviceDataset(*parts)
     ids = [x["id"].numpy().tolist() for x, _ in data]

@@ -52,6 +52,23 @@ def test_every_column_equals_a_lookup_of_its_own(combiner):
         np.testing.assert_allclose(result[name], expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+def test_negative_ids_of_a_list_neither_count_nor_are_trained(combiner):
+    layer = EmbeddingCollection({"tags": (5, 2)}, combiner, "normal", skip_negative=True)
+    lists = [[0, -1, -1], [3, 3], [-1, -1]]
+    values = tf.constant([[i] for ids in lists for i in ids])
+    features = {"tags": (values, tf.constant([[3], [2], [2]]))}
+    layer(features)
+    (variable,) = layer.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(features)["tags"] + 1.0)
+    keras.optimizers.SGD(1.0).apply([tape.gradient(loss, variable)], [variable])
+    table = layer.embedding_tables["tags"].numpy()
+    known = tf.constant([[0], [3], [3]]), tf.constant([[1], [2], [0]])
+    expected = by_hand(table, known, combiner)
+    np.testing.assert_allclose(layer(features)["tags"], expected, rtol=1e-6, atol=1e-7)
+
+
 def test_there_is_one_variable_a_width_and_its_gradient_is_sparse_rows():
     layer = EmbeddingCollection(SIZES, "sum", "normal")
     features = inputs()

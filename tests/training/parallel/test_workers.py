@@ -32,6 +32,8 @@ def rows(tmp_path_factory):
             "tags": [random.integers(0, 50, n).tolist() for n in random.integers(0, 6, ROWS)],
             "age": np.arange(ROWS, dtype="float32") / ROWS,
             "label": random.integers(0, 2, ROWS).astype("int8"),
+            # Of unequal sums on the workers.
+            "weight": np.linspace(0, 1.5, ROWS) ** 2,
         },
         schema_overrides={"tags": pl.List(pl.Int32)},
     )
@@ -126,6 +128,7 @@ def test_operations_leave_no_threads_behind(found):
     [
         ("weights", ["the same weights", "worker 0 (localhost:", "worker 1 (localhost:"]),
         ("layers", ["the same layers", "Dropout"]),
+        ("frozen", ["the same frozen weights. Received: 0 of them on worker 0"]),
         ("optimizer", ["the same optimizer", "learning_rate=0.1", "learning_rate=1.1"]),
         ("batch_size", ["the same batch_size. Received: 20 on worker 0", "21 on worker 1"]),
         ("steps", ["the same number of steps in an epoch. Received: 5 on worker 0", "9 on worker"]),

@@ -117,6 +117,10 @@ def test_a_table_that_is_set_is_saved_as_it_is(found):
     ("what", "messages"),
     [
         ("no workers", ["Expected workers=join_workers()", "Received: none, or one alone"]),
+        (
+            "keras' step",
+            ["the split step for tables that are divided", "compile_model(model, workers"],
+        ),
         ("keras", ["an optimizer of training.optimizers", "Received: Adam"]),
         ("norm", ["no norm to clip by", "'clipnorm': 1.0", "clipvalue"]),
         ("float16", ['With precision="float16" use "bfloat16"']),

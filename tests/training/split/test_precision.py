@@ -83,6 +83,16 @@ def test_the_last_layers_keep_float32(sizes):
     assert {layer.compute_dtype for layer in model.layers} == {"float32"}
 
 
+def test_the_last_layers_of_a_model_inside_it_keep_float32():
+    inner = [keras.layers.Dense(8, "relu"), keras.layers.Dense(1), keras.layers.ReLU()]
+    user = keras.Input((1,), name="user", dtype="int64")
+    x = keras.layers.Dense(8)(layers.EmbeddingBag(50, 4)(user))
+    model = keras.Model(user, keras.Sequential(inner)(x))
+    copy = faster(cut(model).tower, "mixed_bfloat16", xla=False)
+    computed = {layer.name: layer.compute_dtype for layer in copy.layers[-1].layers}
+    assert [computed[layer.name] for layer in inner] == ["bfloat16", "float32", "float32"]
+
+
 @keras.saving.register_keras_serializable("tests")
 def doubled(x):
     return 2 * keras.ops.relu(x)

@@ -448,6 +448,7 @@ def test_an_optimizer_of_other_weights_is_refused(batches, built, precision):
     ("options", "message"),
     [
         ({"optimizer": None}, "Expected an optimizer .* None"),
+        ({"optimizer": "adem"}, "Expected an optimizer .* 'adem'"),
         ({"optimizer": optimizers.Adam}, r"Make one: Adam\(\)"),
         ({"jit_compile": True}, "Expected xla"),
         ({"run_eagerly": True}, "split=False"),

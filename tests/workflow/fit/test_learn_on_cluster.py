@@ -18,8 +18,9 @@ from distributed.core import Status
 from killed_workers import kill_in, kill_receiver
 from polars.testing import assert_frame_equal
 
-from workflow import Workflow, WorkflowError, ops
+from workflow import ColumnSchema, Schema, Workflow, WorkflowError, ops
 from workflow.fit import cluster, learn_on_cluster
+from workflow.fit.fit_graph import fit_graph, learn_of_no_rows
 from workflow.fit.hash_parts import hash_parts
 from workflow.fit.learn_on_cluster import Held
 
@@ -103,6 +104,30 @@ def test_tables_keep_their_types_on_their_way(protocol):
     held = pickle.loads(sent)  # noqa: S301 - made here
     assert_frame_equal(held.tables[0, "a"], table)
     assert_frame_equal(held.tables[1, "b"], table[:0])
+
+
+def test_a_sum_of_hundreds_of_columns_reaches_the_workers(client, tmp_path):
+    names = [f"c{number}" for number in range(1_000)]
+    pl.DataFrame({name: [1.0, 3.0] for name in names}).write_parquet(tmp_path / "wide.parquet")
+    total = ops.LambdaOp(lambda _, df: sum(df[n] for n in names[1:]), dependency=names[1:])
+    workflow = Workflow(["c0"] >> total >> ops.NormalizeMinMax())
+    made = workflow.fit(tmp_path, client=client).transform(tmp_path).collect()
+    assert made["c0"].to_list() == [0.0, 1.0]
+
+
+def test_another_fit_sends_nothing_of_the_one_before():
+    """Its vocabularies would go to each worker, in the node that remembers its workflow."""
+    sizes = []
+    workflow = Workflow(["user"] >> ops.Categorify())
+
+    def learn(learning):
+        sizes.append(len(pickle.dumps(learning)))
+        return learn_of_no_rows(learning)
+
+    for _ in range(2):
+        fit_graph(workflow.nodes, Schema([ColumnSchema("user", "int64")]), learn)
+        workflow.fit({"user": range(5_000)})
+    assert sizes[0] == sizes[1]
 
 
 def test_tables_merged_in_parts_are_those_of_one_machine(client, clicks, want, parts, tmp_path):

@@ -1,6 +1,7 @@
 """A workflow that one thread fits while others use it, and copies of a workflow, are of one fit each."""
 
 import copy
+import pickle
 
 import pytest
 
@@ -75,3 +76,26 @@ def test_a_copy_does_not_follow_the_original_nor_the_other_way_round(cities, cop
     assert [w.output_schema["city"].dtype for w in (cities, other)] == ["int64", "int16"]
     other.fit(SECOND)
     assert (ids(cities), ids(other)) == (OF_FIRST, OF_SECOND)
+
+
+def test_a_workflow_can_be_pickled_before_and_after_its_first_use():
+    data = {"user": [7, 7, 9], "price": [1.0, 3.0, 6.0]}
+    lags = ["user", "price"] >> ops.DifferenceLag("user", 1)
+    workflow = Workflow(lags >> ops.FillMissing(0)).fit(data)
+    for _ in range(2):
+        again = pickle.loads(pickle.dumps(workflow))  # noqa: S301 - made here
+        made = workflow.transform(data).collect()
+        assert again.transform(data).collect().equals(made)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])  # noqa: S301
+def test_a_sum_of_many_columns_can_be_copied_after_its_first_use(copied, tmp_path):
+    names = [f"c{number}" for number in range(1_000)]
+    data = {name: [1.0, 2.0] for name in names}
+    total = ops.LambdaOp(lambda _, df: sum(df[n] for n in names[1:]), dependency=names[1:])
+    workflow = Workflow(["c0"] >> total).fit(data)
+    assert workflow.transform(data).collect()["c0"].to_list() == [999.0, 1998.0]
+    workflow.save(tmp_path)  # since a lambda cannot be pickled
+    loaded = Workflow.load(tmp_path)
+    loaded.transform(data)
+    assert copied(loaded).transform(data).collect()["c0"].to_list() == [999.0, 1998.0]

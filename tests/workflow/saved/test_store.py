@@ -86,6 +86,18 @@ def test_a_folder_with_other_files_is_refused_before_the_data_is_read(tmp_path):
             workflow.fit_transform_to_parquet("missing.parquet", tmp_path / "out", save_to=folder)
 
 
+@pytest.mark.parametrize("inside", ["", "data"])
+def test_a_workflow_in_the_folder_of_its_data_is_refused_before_the_data_is_read(tmp_path, inside):
+    place = tmp_path / "both"
+    with pytest.raises(
+        WorkflowError, match=r"for the workflow alone\. Received: .*both for it, and"
+    ):
+        Workflow(["age"] >> ops.Normalize()).fit_transform_to_parquet(
+            "missing.parquet", place / inside, save_to=place
+        )
+    assert not place.exists()
+
+
 def test_a_link_to_a_folder_is_followed(fitted, ratings, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")

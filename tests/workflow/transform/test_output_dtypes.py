@@ -197,6 +197,23 @@ def test_data_beyond_an_assigned_dtype_is_refused(output, data, range_, narrowed
     assert not list(tmp_path.glob("made/*.parquet"))
 
 
+CLAIMS = {"cardinality": 101, "domain": {"min": 0, "max": 100}}
+CLAIMED = {
+    "by an operator": ["n"] >> ops.LambdaOp(lambda c: c + 0) >> ops.AddProperties(CLAIMS),
+    "by the schema of the data": ["n"] >> ops.FillMissing(0),
+}
+
+
+@pytest.mark.parametrize("node", CLAIMED.values(), ids=CLAIMED)
+def test_a_users_statement_about_computed_values_is_no_proof(node):
+    schema = Schema([ColumnSchema("n", "int64", properties=CLAIMS)])
+    workflow = Workflow(node).fit({"n": [1, None]}, schema=schema)
+    workflow.output_dtypes["n"] = "int8"
+    assert workflow.transform({"n": [100, -128]}).collect()["n"].to_list() == [100, -128]
+    with pytest.raises(WorkflowError, match="'n' has values from 1 to 300, which int8 does not"):
+        workflow.transform({"n": [1, 300]})
+
+
 def test_rows_that_a_filter_takes_away_are_not_looked_at():
     kept = ["n"] >> ops.Filter(lambda df: df["n"] < 100)
     workflow = Workflow(kept).fit({"n": [1, 2]})

@@ -97,6 +97,17 @@ def test_a_model_by_its_name(options, layers):
     assert set(model.input) == {"user", "tags", "age"}
 
 
+def test_a_column_without_a_tag_is_in_neither_tower(folder):
+    """As it is no input of the other models."""
+    columns = (["user"] >> ops.Categorify()) + (["age"] >> ops.Normalize()) + ["tags"]
+    workflow = Workflow(columns + (["clicked"] >> ops.AddTags(["target"])))
+    workflow.fit_transform_to_parquet("rows.parquet", folder / "towers")
+    workflow.save(folder / "with_towers")
+    words = f"--model two_tower --query user --batch-size 1000 {CHEAP}"
+    done(f"towers --workflow with_towers {words}")
+    assert set(trained("model.keras").input) == {"user", "age"}
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("catalogue", ["", "--catalogue items.parquet"])
 def test_a_softmax_over_items(catalogue):
@@ -323,6 +334,10 @@ def test_ids_out_of_range_are_found():
         ("--loss-weight a=2 --loss-weight a=3", "--loss-weight once for a. Received: twice."),
         ("--loss-weight click=much", "Expected --loss-weight as OUTPUT=WEIGHT, such as click=2."),
         ("--label nope", "Expected the column 'nope'"),
+        ("--sample-weight nope", "Expected the column 'nope'"),
+        ("--sample-weight tags", "Expected sample_weight='tags' as one number a row."),
+        ("--sample-weight clicked", "workflow tags no other column as target."),
+        ("--sample-weight clicked --label clicked", "and sample_weight. Received twice: clicked."),
     ],
 )
 def test_a_mistake_is_told_before_work_begins(folder, options, text):
@@ -332,6 +347,31 @@ def test_a_mistake_is_told_before_work_begins(folder, options, text):
     assert result.stdout == ""
     assert not (folder / "run").exists()
     assert not (folder / "model.keras").exists()
+
+
+def test_rows_count_by_a_column_of_weights(folder):
+    weight = ["number"] >> ops.Clip(max_value=3) >> ops.AddTags(["continuous"])
+    label = ["clicked"] >> ops.AddTags(["target"])
+    workflow = Workflow(
+        (["user"] >> ops.Categorify()) + (["age"] >> ops.Normalize()) + weight + label
+    )
+    rows = (
+        pl.read_parquet("rows.parquet").with_row_index("number").with_columns(pl.col("number") % 5)
+    )
+    workflow.fit_transform_to_parquet(rows, folder / "weighted")
+    workflow.save(folder / "counted")
+    given = "weighted --workflow counted --validation weighted --batch-size 500 --seed 2 --json"
+    told = json.loads(done(f"{given} --sample-weight number --weighted-metric mae {CHEAP}"))
+    model, made = trained("model.keras"), pl.read_parquet("weighted/*.parquet")
+    assert set(model.input) == {"user", "age"}
+    x = {name: made[name].to_numpy()[:, None] for name in model.input}
+    score = model.predict(x, verbose=0)[:, 0].astype("float64")
+    weights = np.minimum(made["number"].to_numpy(), 3)
+    assert set(weights) == {0, 1, 2, 3}
+    losses = -np.log(np.where(made["clicked"] > 0, score, 1 - score))
+    assert told["history"]["val_loss"] == pytest.approx([(losses * weights).mean()], rel=1e-4)
+    error = np.average(np.abs(made["clicked"] - score), weights=weights)
+    assert told["history"]["val_mae"] == pytest.approx([error], rel=1e-4)
 
 
 def test_a_label_is_needed(folder):
