@@ -102,7 +102,7 @@ def open_channel(module: Any, address: Address, retries: int) -> Any:
 
 
 def metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Headers in gRPC's form, with lower-case names."""
+    """Headers in gRPC's form, with lower-case names, so that each has one spelling."""
     return tuple((name.lower(), value) for name, value in headers.items())
 
 

@@ -10,6 +10,7 @@ import aiohttp
 from serving.connection import http_messages
 from serving.connection.address import Address, tls_context
 from serving.connection.calls import AsyncConnection, expect_open
+from serving.connection.channel import metadata
 from serving.connection.http_messages import (
     HEADER_LENGTH,
     Answer,
@@ -33,7 +34,7 @@ class AsyncHttpConnection(AsyncConnection):
         secured = True if address.tls is None else tls_context(address.tls)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=secured),
-            headers={"Accept-Encoding": "identity", **headers},
+            headers={"accept-encoding": "identity", **dict(metadata(headers))},
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 

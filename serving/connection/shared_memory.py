@@ -277,6 +277,7 @@ class _Positions:
 
     def __init__(self, tensors: Mapping[str, Array]) -> None:
         self._tensors = tensors
+        self._datatypes = {name: datatype_of(name, tensor) for name, tensor in tensors.items()}
         self._contents = {name: _content(tensor) for name, tensor in tensors.items()}
         self._offsets, self.size = {}, 0
         for name, content in self._contents.items():
@@ -293,7 +294,7 @@ class _Positions:
             # A request must not refer to an empty part of a region: an empty tensor is sent
             # directly.
             data = Place(region.name, offset, len(content)) if len(content) else b""
-            encoded.append(WireTensor(name, datatype_of(name, tensor), tensor.shape, data))
+            encoded.append(WireTensor(name, self._datatypes[name], tensor.shape, data))
         return encoded
 
 

@@ -64,7 +64,7 @@ def encode_tensors(tensors: Mapping[str, Array]) -> list[WireTensor]:
     """Tensors as bytes, in their order.
 
     Raises:
-        DtypeError: a dtype that Triton does not know.
+        DtypeError: a dtype that Triton does not know, or an object that is no string.
 
     Example:
         >>> encode_tensors({"id": np.array([[7]])})[0].datatype
@@ -85,13 +85,14 @@ def datatype_of(name: str, tensor: Array) -> str:
     """Triton's name of a tensor's dtype.
 
     Raises:
-        DtypeError: Triton has none.
+        DtypeError: Triton has none, or would read the bytes in another order.
     """
-    datatype = _datatype(tensor.dtype.char)
+    datatype = _datatype(tensor.dtype.char) if tensor.dtype.isnative else None
     if datatype is None:
         raise DtypeError(
             "INVALID_INPUT",
-            f"Input {name!r}: expected a dtype of Triton. Received: {tensor.dtype}.",
+            f"Input {name!r}: expected a dtype of Triton, in this machine's byte order. "
+            f"Received: {tensor.dtype}. Convert it with `astype`.",
         )
     return datatype
 
@@ -104,7 +105,11 @@ def _datatype(char: str) -> str | None:
 
 
 def to_bytes(tensor: Array) -> bytes:
-    """The bytes of a tensor; each string is preceded by its length."""
+    """The bytes of a tensor; each string is preceded by its length.
+
+    Raises:
+        DtypeError: an object that is neither bytes nor a string in UTF-8.
+    """
     if tensor.dtype.kind not in "OSU":
         return tensor.tobytes()
     values = tensor.reshape(-1)
@@ -115,7 +120,15 @@ def to_bytes(tensor: Array) -> bytes:
 
 
 def _string_bytes(values: Array) -> bytes:
-    texts = [value if type(value) is bytes else str(value).encode() for value in values.tolist()]
+    try:
+        texts = [v if isinstance(v, bytes) else v.encode() for v in values.tolist()]
+    except (AttributeError, UnicodeEncodeError) as error:
+        value = error.obj if isinstance(error, AttributeError) else error.object
+        raise DtypeError(
+            "INVALID_INPUT",
+            "Expected strings as bytes, or as str that UTF-8 can encode. "
+            f"Received: {value!r:.100}. Convert it, a null to the code that the model takes.",
+        ) from error
     lengths = map(_LENGTH.pack, map(len, texts))
     return b"".join(chain.from_iterable(zip(lengths, texts, strict=True)))
 

@@ -13,6 +13,7 @@ from tritonclient.utils import (
     triton_to_np_dtype,
 )
 
+from serving.connection.channel import MAX_MESSAGE
 from serving.embedded.flags import GRPC_ADMIN_HEADER
 from triton_models.healthcheck import BUSY, REQUEST_ID, ProbeError, expect_answer
 from workflow.schema.column import Array
@@ -96,13 +97,25 @@ class Administration:
         Raises:
             ProbeError: the server refused, or did not answer.
         """
-        index = self._ask(
-            lambda c: c.get_model_repository_index(self._headers, client_timeout=timeout)
-        )
         # A model that was never loaded has an entry without a version.
         return {
-            int(one.version): one.state for one in index.models if one.name == model and one.version
+            int(one.version): one.state
+            for one in self._index(timeout)
+            if one.name == model and one.version
         }
+
+    def loaded(self, timeout: float) -> set[str]:
+        """The models that the server has loaded, with steps of ensembles.
+
+        Raises:
+            ProbeError: the server refused, or did not answer.
+        """
+        return {one.name for one in self._index(timeout) if one.state == "READY"}
+
+    def _index(self, timeout: float) -> Any:
+        return self._ask(
+            lambda c: c.get_model_repository_index(self._headers, client_timeout=timeout)
+        ).models
 
     def config(self, model: str, timeout: float, version: str = "") -> Mapping[str, Any]:
         """See `triton_models.healthcheck.ProbeConnection`."""
@@ -150,7 +163,7 @@ class Administration:
 
     def _ask(self, request: Callable[[grpc.InferenceServerClient], Any]) -> Any:
         # The server is local, so a proxy in the environment does not apply.
-        options = [("grpc.enable_http_proxy", 0)]
+        options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", MAX_MESSAGE)]
         with grpc.InferenceServerClient(self._url, channel_args=options) as client:
             try:
                 return request(client)

@@ -101,7 +101,7 @@ class ServerProcess:
             with _write_errors(work):
                 backends.mkdir(parents=True)
                 link.symlink_to(repository)
-                if replaced is not None:  # Some systems remove temporary files of some days' age.
+                if replaced is not None:  # as in `remove_log`
                     self.log_path.parent.mkdir(parents=True, exist_ok=True)
                 environment = prepare(installation, python, backends)
             job = Job(
@@ -160,8 +160,8 @@ class ServerProcess:
 
     def remove_log(self) -> None:
         """Remove the log with its temporary folder, unless the user chose its place."""
-        if self._own_log:
-            shutil.rmtree(self.log_path.parent)
+        if self._own_log:  # Some systems remove temporary files of some days' age.
+            shutil.rmtree(self.log_path.parent, ignore_errors=True)
 
     def kill(self) -> None:
         """End the server and all processes that it started, without waiting for requests."""

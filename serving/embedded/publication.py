@@ -10,6 +10,7 @@ old steps finish the requests that the old ensemble is answering.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -107,9 +108,12 @@ class LiveServer:
             The version.
 
         Raises:
-            ServerError: there is no such repository, a file was changed, a model cannot be loaded, or
-                a golden row has another answer; says whether the version that was served still is.
+            ServerError: a tolerance that is not finite or below 0, there is no such repository, a file
+                was changed, a model cannot be loaded, or a golden row has another answer; says whether
+                the version that was served still is.
         """
+        if not 0 <= tolerance < math.inf:  # With another one every answer would be right.
+            raise ServerError(f"Expected a finite tolerance, 0 or more. Received: {tolerance!r}.")
         # Before the lock, which makes a missing folder.
         expect_repository(self.repository, ServerError)
         with exclusive(self.repository):
@@ -132,7 +136,8 @@ class LiveServer:
                 raise self._refusal(name, version, before.version, error) from error
             # With what a killed publication left.
             stale = {*before.steps, *map(candidate_of, names)} - {*names.values()}
-            self._unload_stale(name, stale)
+            with suppress(ProbeError):  # It has ended since.
+                self._unload_stale(name, stale)
         return version
 
     def served(self, name: str) -> Served:
@@ -241,10 +246,11 @@ class LiveServer:
         expect_golden(self.administration, name, rows, timeout=self.seconds, tolerance=tolerance)
 
     def _unload_stale(self, name: str, steps: set[str]) -> None:
-        """Unload steps that an ensemble no longer has, once its old version has answered all requests."""
+        """Unload steps that no ensemble has any more, once an old version has answered all requests."""
         # The one that stays is the new version.
         if steps and self._await_versions(name, most=1):
-            self._unload(steps)
+            loaded = self.administration.loaded(self.seconds)
+            self._unload(steps.difference(*(self.served(model).steps for model in loaded)))
 
     def _await_versions(self, model: str, *, most: int) -> bool:
         """Wait until at most so many versions of a model are loaded; return whether that is so."""

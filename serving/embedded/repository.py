@@ -38,13 +38,14 @@ def models_to_load(repository: Path, models: Sequence[str] | None) -> tuple[str,
         )
     if models is None:
         return tuple([name for name in names if _is_published(repository / name)] or names)
-    missing = [name for name in models if name not in names]
-    if missing or not models:
+    wanted = tuple(models)
+    missing = [name for name in wanted if name not in names]
+    if missing or not wanted:
         raise ServerError(
             f"Expected models among {', '.join(names)} in {repository}. "
             f"Received: {', '.join(missing) or 'no name'}."
         )
-    return tuple(models)
+    return wanted
 
 
 def steps_of(repository: Path, model: str) -> tuple[str, ...]:

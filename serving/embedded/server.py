@@ -184,9 +184,10 @@ class TritonServer:
                 break
             except BaseException as error:
                 self._stop()
-                is_last = attempt == _ATTEMPTS - 1
-                if is_last or not (self._process and self._process.lost_a_race(str(error))):
+                is_last, failed = attempt == _ATTEMPTS - 1, self._process
+                if is_last or failed is None or not failed.lost_a_race(str(error)):
                     raise
+                failed.remove_log()
 
     def _restart(self, load_threads: int | None = None) -> None:
         """Replace the process, with its ports, models, key and log.

@@ -179,9 +179,14 @@ def _judged(offline: Array, served: Array, tolerance: float) -> tuple[Array, Arr
     if offline.dtype == object:
         return _as_bytes(offline) != _as_bytes(served), np.zeros(offline.shape)
     if offline.dtype.kind in "iub" and served.dtype.kind in "iub":
-        # Unsigned, so that no difference of integers overflows.
+        # int64 and uint64 have no dtype in common but float64, which rounds both.
+        is_mixed = np.result_type(offline, served).kind == "f"
+        if is_mixed:
+            offline, served = offline.astype(object), served.astype(object)
         larger, smaller = np.maximum(offline, served), np.minimum(offline, served)
-        gaps = larger.astype(np.uint64) - smaller.astype(np.uint64)
+        if not is_mixed:  # Unsigned, so that no difference overflows.
+            larger, smaller = larger.astype(np.uint64), smaller.astype(np.uint64)
+        gaps = larger - smaller
         return gaps != 0, gaps.astype(np.float64)
     here, there = offline.astype(np.float64), served.astype(np.float64)
     same = (here == there) | (np.isnan(here) & np.isnan(there))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from serving.client import EnsembleClient, current_contract
 from serving.errors import ClientError
@@ -32,6 +33,7 @@ from workflow.wire.request_rules import NNZS, VALUES
 
 # An exact search for all rows of a check would take minutes.
 _MOST_ROWS = 1000
+_TIME = cs.temporal()
 # As `Contract.network_columns`.
 Served = Mapping[str, str | tuple[str, ...]]
 
@@ -116,7 +118,7 @@ def _compare(
     batches = list(_slices(frame.height, min(batch_size, contract.max_batch_size or batch_size)))
     outputs = _compare_features(client, frame, offline, batches) if contract.preprocessing else []
     restart("the served predictions")
-    answered = [client.predict(frame[part].to_dict(as_series=False)) for part in counted(batches)]
+    answered = [client.predict(frame[part].to_dict()) for part in counted(batches)]
     names = [column.name for column in contract.outputs]
     asked = [*names, *getattr(model, "further", ())]
     restart("the network in this process")
@@ -139,9 +141,12 @@ def _compare(
             np.concatenate([batch[name] for batch in side]) for side in (expected, answered)
         )
         outputs.append(compare_prediction(name, here, there, tolerance, nan))
+    worst = sorted({case.row for _, case in worst_of_all(outputs)})
+    # Times as text, since Python has none beyond the year 9999.
+    shown = frame[worst].cast({_TIME: pl.String, cs.list(_TIME): pl.List(pl.String)})
     raw = {
-        row: {name: as_text(frame[name][row]) for name in frame.columns}
-        for row in sorted({case.row for _, case in worst_of_all(outputs)})
+        row: {name: as_text(shown[name][place]) for name in frame.columns}
+        for place, row in enumerate(worst)
     }
     return ParityReport(
         client.model_name,

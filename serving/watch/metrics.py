@@ -72,12 +72,12 @@ class Scrape:
         all_samples = (sample for samples in self.samples.values() for sample in samples)
         return {(s.name, frozenset(s.labels.items())): s.value for s in all_samples}
 
-    def find(self, name: str, **labels: str) -> list[Sample]:
+    def find(self, name: str, /, **labels: str) -> list[Sample]:
         """The samples of a metric with these labels, and others."""
         samples = self.samples.get(name, [])
         return [s for s in samples if labels.items() <= s.labels.items()]
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, name: str, /, **labels: str) -> float | None:
         """The sum over the samples of a metric with these labels; None without such a sample."""
         samples = self.find(name, **labels)
         return sum(sample.value for sample in samples) if samples else None
@@ -95,6 +95,7 @@ def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = Non
         last: earlier metrics of the same addresses, which stay those of a server that does not answer.
 
     Raises:
+        ClientError: no address, or one that is not of http.
         ServerUnavailableError: an address does not answer with metrics, and `last` is None.
 
     Example:
@@ -102,6 +103,8 @@ def scrape(urls: Iterable[str], timeout: float = 10.0, last: Scrape | None = Non
         1840.0
     """
     addresses = [*dict.fromkeys(map(_with_path, urls))]
+    if not addresses:
+        raise ClientError("INVALID_INPUT", "Expected an address of metrics. Received: none.")
     samples: dict[str, list[Sample]] = {}
     silent = []
     for address in addresses:

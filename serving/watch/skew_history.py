@@ -47,7 +47,7 @@ class SkewHistory:
             that it has answered since.
 
     Raises:
-        ClientError: `window` is not positive, or an address is not one of http.
+        ClientError: `window` is not positive, there is no address, or one that is not of http.
         ServerUnavailableError: an address does not answer with metrics.
 
     Example:

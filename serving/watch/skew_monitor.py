@@ -71,7 +71,9 @@ class SkewMonitor:
         self._run = NumpyInterpreter(program)
         self._counts = InputCounts(program, training, dtypes=dtypes)
         self._totals: dict[tuple[str, str], float] = dict(self._counts.kinds())
-        self._expected = training.expectations(self._counts.columns)
+        self._expected = training.expectations(
+            {column.name: column.is_whole_list for column in self._contract.inputs}
+        )
         self._labels = {"model": client.model_name, "version": "client"}
         self._lock = threading.Lock()
 

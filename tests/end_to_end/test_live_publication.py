@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 
 import pytest
 from generations import ROWS, Load, export, generation_of, pipeline
+from server_processes import identity_of, processes
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
@@ -386,6 +388,31 @@ def test_a_server_that_is_killed_in_a_publication_needs_no_rollback(repository):
     with TritonServer(repository) as server:
         expect_parity(server, 2)
         assert server.publish("live") == 2
+
+
+def test_a_server_that_is_killed_when_it_has_taken_a_version_over(repository, monkeypatch):
+    export(repository, 1, 1, runtime="onnx")
+    with TritonServer(repository) as server:
+        export(repository, 2, 2, runtime="onnx")
+        found = processes(identity_of(server)).items()
+        (pid,) = [process for process, name in found if name == "tritonserver"]
+        wait = LiveServer._await_versions
+
+        def killing(live, model, *, most):
+            if most:
+                os.kill(pid, signal.SIGKILL)
+            return wait(live, model, most=most)
+
+        monkeypatch.setattr(LiveServer, "_await_versions", killing)
+        assert server.publish("live") == 2
+    assert not list(repository.glob(".*"))
+
+
+@pytest.mark.parametrize("tolerance", [float("nan"), float("inf"), -1])
+def test_a_tolerance_within_which_all_answers_are_right_is_refused(tolerance, repository):
+    with pytest.raises(ServerError, match=f"Expected a finite tolerance.*Received: {tolerance}"):
+        LiveServer(repository, "127.0.0.1:1", "key").publish("live", tolerance=tolerance)
+    assert not repository.exists()
 
 
 @pytest.mark.flaky(reruns=0)

@@ -105,6 +105,17 @@ def test_hours_of_zones_are_served_as_they_were_trained(workflow, model, server,
             client.predict(dates.assign(day=pd.to_datetime(dates["day"])))
 
 
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_times_that_python_has_none_for_are_proven(workflow, model, server, runtime):
+    """Years beyond 10,000 and before 0, as of numbers in another unit."""
+    days = pl.Series([timedelta(8_000 * 365), timedelta(-2_975 * 365)] * 8)
+    rows = flights().with_columns(pl.all() + days)
+    with EnsembleClient(server.grpc_url, runtime) as client:
+        parity = check_parity(client, workflow, model, rows)
+    assert parity.passed, parity
+    assert {row["day"][:3] for row in parity.raw.values()} <= {"'+1", "'-0"}
+
+
 def test_hours_are_those_of_the_clock():
     made = Workflow(["moment"] >> ops.DatePart(["hour"])).fit(flights()).transform(flights())
     clock = [m.astimezone(flights()["moment"][0].tzinfo).hour for m in flights()["moment"]]

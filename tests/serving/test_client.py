@@ -93,7 +93,7 @@ def test_what_the_model_cannot_take_is_not_sent(client, monkeypatch, change, rea
 def test_errors_of_the_server_have_its_code(server, client):
     with pytest.raises(ClientError, match=r"INVALID_ARGUMENT: .*missing required input"):
         client.raw({"userId": np.zeros((1, 1), np.int64)})
-    with pytest.raises(ClientError, match=r"expected a dtype of Triton\. Received: complex128"):
+    with pytest.raises(ClientError, match=r"expected a dtype of Triton.* Received: complex128"):
         client.raw({"userId": np.zeros((1, 1), complex)})
     with pytest.raises(ClientError, match="none") as refusal:
         EnsembleClient(server.grpc_url, "none")

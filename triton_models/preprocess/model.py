@@ -121,7 +121,7 @@ class TritonPythonModel:
         published = text.get("published", config.get("name", ""))
         labels = {"model": published, "version": HERE.name}
         try:
-            expected = training.expectations(counts.columns)
+            expected = training.expectations({c.name: c.is_whole_list for c in self._inputs})
             instance = args["model_instance_name"]
             metrics = InputMetrics(
                 pb_utils, labels, instance, counts.kinds(), expected, counts.take

@@ -75,7 +75,8 @@ class TrainingData:
         """The figures with which served columns are compared, by their kind and column.
 
         Args:
-            lists: the served columns, and whether each holds lists.
+            lists: the served columns, and whether each holds whole lists: those that a client cuts
+                have another mean length.
 
         Example:
             >>> TrainingData(4, {"age": TrainedColumn(4, 1, 7, 31)}).expectations({"age": False})

@@ -134,6 +134,11 @@ class WireColumn:
         """Whether each row holds a list."""
         return self.layout != "scalar"
 
+    @property
+    def is_whole_list(self) -> bool:
+        """Whether each row holds a list of which all elements are sent."""
+        return self.is_list and self.width is None
+
     @cached_property
     def null_code(self) -> Any:
         """The value that stands for null, or None if the column takes no nulls."""

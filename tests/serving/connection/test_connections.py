@@ -9,6 +9,7 @@ import pickle
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 import polars as pl
@@ -48,6 +49,37 @@ def test_an_answer_may_be_compressed_if_a_header_asks_for_it(url, encoding):
         with pytest.raises(InvalidRequestError, match="userId"):  # An error is compressed as well.
             client.raw({"userId": np.zeros((1, 1), np.float64)})
     assert_frame_equal(asyncio.run(ask()), pl.concat([EXPECTED] * 500))
+
+
+@pytest.mark.parametrize("name", ["accept-encoding", "Accept-Encoding"])
+def test_a_header_takes_the_place_of_the_default(name):
+    """Of two headers of one name a server reads the first."""
+
+    async def enter(url):
+        async with AsyncEnsembleClient(url, "none", headers={name: "gzip"}, retries=0):
+            pass
+
+    for ask in (
+        lambda url: EnsembleClient(url, "none", headers={name: "gzip"}, retries=0),
+        lambda url: asyncio.run(enter(url)),
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            heard = []
+
+            def hear(listener=listener, heard=heard):
+                with listener.accept()[0] as connection:
+                    heard.append(connection.recv(1 << 16))
+                    connection.sendall(b"HTTP/1.1 404 none\r\ncontent-length: 0\r\n\r\n")
+
+            thread = Thread(target=hear)
+            thread.start()
+            with pytest.raises(UnknownModelError):
+                ask(f"http://127.0.0.1:{listener.getsockname()[1]}")
+            thread.join()
+        lines = heard[0].lower().split(b"\r\n")
+        assert [line for line in lines if line.startswith(b"accept-encoding")] == [
+            b"accept-encoding: gzip"
+        ]
 
 
 def test_requests_under_way_at_once_in_asyncio(url):

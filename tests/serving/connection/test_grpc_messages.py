@@ -1,6 +1,8 @@
 """Requests and answers are bytes, as Triton's own client would send and read them."""
 
 import asyncio
+import re
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
@@ -12,14 +14,15 @@ from tritonclient import grpc as tritonclient
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-from serving import ClientError
+from serving import ClientError, DtypeError
 from serving.connection import http_messages
 from serving.connection.address import parse_address
 from serving.connection.calls import read_answer
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.grpc_connection import GrpcConnection
 from serving.connection.grpc_messages import infer_request, infer_response
-from serving.connection.tensors import Place, WireTensor, encode_tensors, to_bytes
+from serving.connection.shared_memory import Regions
+from serving.connection.tensors import Place, WireTensor, encode_tensors, from_bytes, to_bytes
 
 SIZES = [0, 1, 15, 16, 2_047, 2_048, 300_000]  # Lengths of one byte to three, of 8 each.
 
@@ -44,6 +47,30 @@ def test_a_grpc_request_is_what_tritonclient_sends(rows):
         raw_input_contents=[tensor._get_content() for tensor in theirs],
     )
     assert request == expected
+
+
+@pytest.mark.parametrize("dtype", [">i8", ">f4", "M8[us]"])
+def test_numbers_that_triton_would_read_as_others_are_refused(dtype):
+    tensors = {"x": np.zeros((2, 1), dtype)}
+    with pytest.raises(DtypeError, match=re.escape(f"Received: {np.dtype(dtype)}.")):
+        encode_tensors(tensors)
+    with (
+        pytest.raises(DtypeError, match="'x'"),
+        Regions(None).holding(tensors, time.monotonic() + 60),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("value", [None, 1.5, "\ud800"])
+def test_an_object_that_is_no_text_is_refused(value):
+    texts = np.array([["a"], [value]], object)
+    with pytest.raises(DtypeError, match="Expected strings"):
+        encode_tensors({"x": texts})
+
+
+def test_a_string_of_numpy_is_sent_as_one():
+    texts = np.array([["a"], [np.bytes_(b"b")], [np.str_("c")]], object)
+    assert from_bytes("BYTES", (3, 1), to_bytes(texts)).tolist() == [[b"a"], [b"b"], [b"c"]]
 
 
 def test_a_request_of_shared_memory_names_the_places():

@@ -26,6 +26,7 @@ from serving import ClientError, EnsembleClient, ServerError, TritonServer
 from serving.embedded.flags import server_flags
 from serving.embedded.installation import find_tritonserver, prepare
 from serving.embedded.process import free_ports, loading_models
+from serving.embedded.repository import models_to_load
 from serving.embedded.supervisor import SHARED_MEMORY
 from triton_models.healthcheck import ProbeError, fetch
 
@@ -128,6 +129,20 @@ def test_models_are_unloaded_and_loaded(server):
         assert client.predict(ROW)["same_user"].tolist() == [[1]]
 
 
+def test_a_step_that_another_ensemble_has_too_stays(repository, tmp_path):
+    shutil.copytree(repository, tmp_path, dirs_exist_ok=True)
+    for model, copy in (("movies", "films"), ("prepare", "ready")):
+        shutil.copytree(tmp_path / model, tmp_path / copy)
+    config = tmp_path / "movies" / "config.pbtxt"
+    with TritonServer(tmp_path, ["movies", "films"]) as server:
+        for before, after, step in (("prepare", "ready", "prepare"), ("ready", "prepare", "ready")):
+            config.write_text(config.read_text().replace(f'"{before}"', f'"{after}"'))
+            server.load("movies")
+            assert server.is_ready()
+            is_loaded = step in server.administration.loaded(60)
+            assert is_loaded == (step == "prepare")
+
+
 def test_loading_an_unknown_model_says_why(server):
     with pytest.raises(ServerError, match="The model none could not be loaded"):
         server.load("none")
@@ -151,6 +166,35 @@ def test_a_stop_leaves_nothing_but_the_log(repository, tmp_path, traces):
         assert "Signal (15) received" in log.read_text()
     with pytest.raises(ServerError, match="Expected a running server"):
         server.load("network")
+
+
+def test_a_stop_finds_that_the_system_has_removed_the_log(repository):
+    server = TritonServer(repository, ["network"])
+    server.start()
+    shutil.rmtree(server.log_path.parent)
+    server.stop()
+    assert not server.is_running()
+
+
+WIDE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answer = np.zeros((1, 1_100_000), np.float32)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", answer)]) for _ in requests]
+"""
+
+
+def test_an_answer_may_have_a_million_numbers(tmp_path):
+    """As the scores of all items: 4.4 MB, where gRPC takes 4 MiB by default."""
+    config = python_model(tmp_path / "wide", WIDE) / "config.pbtxt"
+    before, _, after = config.read_text().rpartition("[-1, 1]")
+    config.write_text(f"{before}[-1, 1100000]{after}")
+    with TritonServer(tmp_path) as server:
+        assert server.is_ready()
 
 
 # It answers at once unless it is told to wait, which it does until it may answer.
@@ -430,6 +474,12 @@ def test_a_python_that_cannot_be_run_is_refused(repository, python):
         ServerError, match=rf"Expected a Python interpreter\. Received: {python}[:,]"
     ):
         TritonServer(repository, python=python).start()
+
+
+def test_names_that_come_once_are_all_loaded(repository):
+    assert models_to_load(repository, (name for name in ["network"])) == ("network",)
+    with pytest.raises(ServerError, match="Received: no name"):
+        models_to_load(repository, iter([]))
 
 
 def test_repositories_without_the_models_are_refused(repository, tmp_path):

@@ -88,11 +88,14 @@ def test_as_many_models_load_at_once_as_there_are_processors(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("phase", ["import", pytest.param("request", marks=pytest.mark.long)])
-def test_a_start_is_repeated_in_which_triton_gives_a_process_up(tmp_path, phase):
+def test_a_start_is_repeated_in_which_triton_gives_a_process_up(tmp_path, phase, monkeypatch):
     model = python_model(tmp_path / "still", STANDING_STILL % {"phase": phase})
-    with TritonServer(tmp_path) as server:
-        assert (model / "begun").exists()
-        assert server.is_ready()
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with TritonServer(tmp_path) as server:
+            assert (model / "begun").exists()
+            assert server.is_ready()
+        assert not [*Path(temporary).iterdir()]
 
 
 def test_damage_at_each_start_is_an_error(tmp_path):

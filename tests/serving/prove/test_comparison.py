@@ -74,6 +74,17 @@ def test_integers_are_equal_or_not(pair):
     assert prediction([True, False], [True, True], tolerance=10.0).first_mismatch == 1
 
 
+@pytest.mark.parametrize("pair", [(2**53, 2**53 + 1), (2**63 + 5, 5 - 2**63), (2**63, 2**63 - 1)])
+def test_integers_of_another_sign_are_equal_or_not(pair):
+    """A workflow's uint64 that the network takes as int64."""
+    offline, served = (np.array([one, 7], kind) for one, kind in zip(pair, "Qq", strict=True))
+    for here, there in ((offline, served), (served, offline)):
+        found = compare_prediction("x", here, there, 10.0)
+        assert (found.mismatches, found.first_mismatch) == (1, 0)
+        assert found.max_difference == float(abs(pair[0] - pair[1]))
+    assert compare_prediction("x", offline, offline.astype(object).astype("Q"), 0.0).mismatches == 0
+
+
 def test_strings_are_equal_as_bytes_and_as_text():
     network = np.array([[b"a"], ["ü".encode()], [b"\xff"]], object)
     client = np.array([["a"], ["ü"], [b"\xff"]], object)

@@ -2,7 +2,7 @@
 
 import tracemalloc
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -119,6 +119,15 @@ def test_a_column_may_have_any_name(name):
     monitor.add({name: [1, None, 9, 3]})
     found = {(s.column, s.figure): s.served for s in skews(parse(monitor.exposition()))}
     assert found == {(name, "nulls"): 1 / 4, (name, "unknown"): 1 / 3}
+
+
+def test_lists_that_a_client_cuts_are_not_compared_with_whole_ones(workflow):
+    inputs = (*INPUTS[:2], replace(INPUTS[2], width=1))
+    monitor = SkewMonitor(workflow, Client(Contract(inputs, (), (), "", {}, max_batch_size=1024)))
+    monitor.add(rows(20_000, 1))
+    found = skews(parse(monitor.exposition()))
+    assert {skew.figure for skew in found if skew.column == "tags"} == {"nulls", "unknown"}
+    assert not any(skew.deviates for skew in found)
 
 
 def test_few_rows_are_no_reason_for_a_mark(monitor):
@@ -282,6 +291,19 @@ def test_a_page_without_metrics_is_an_error(server):
 def test_a_port_of_grpc_has_no_metrics(server):
     with pytest.raises(ServerUnavailableError, match=r"Received: no HTTP, as from a port of gRPC"):
         scrape([server.grpc_url])
+
+
+def test_a_label_may_have_any_name():
+    """Such as those of `metric_tags` of a model's config."""
+    labels = 'model="m",version="1",name="n",self="s"'
+    (cells, *_) = zip(
+        *(
+            c.cells
+            for c in View(parse(f"nv_inference_request_success{{{labels}}} 3")).models().columns
+        ),
+        strict=True,
+    )
+    assert str(cells[1]) == "3"
 
 
 def test_labels_are_read_as_they_were_written():

@@ -107,6 +107,11 @@ def test_what_deviates_comes_first_and_columns_are_chosen_by_name(monitor):
         history.to_svg("usr")
 
 
+def test_no_address_is_not_a_server_on_which_all_is_well():
+    with pytest.raises(ClientError, match="Expected an address of metrics"):
+        SkewHistory([])
+
+
 def test_what_is_older_than_the_window_is_forgotten(monitor):
     history = SkewHistory(monitor, window=1e-9)
     for nulls in (500, 0, 100):

@@ -100,9 +100,9 @@ class InputCounts:
         self._counts: Counts = {}
 
     @property
-    def columns(self) -> dict[str, bool]:
-        """The names of the columns, and whether each holds lists."""
-        return {column.name: column.is_list for column in self._columns}
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self._columns]
 
     def kinds(self) -> Counts:
         """All counts that there can be, each as 0."""
