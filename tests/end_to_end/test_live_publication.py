@@ -18,6 +18,7 @@ from tritonclient.utils import InferenceServerException
 from exporter import rollback, verify
 from exporter.repository.manifest import file_hashes
 from serving import EnsembleClient, ServerError, TritonServer, check_parity
+from serving.embedded.administration import Administration
 from serving.embedded.installation import find_tritonserver, prepare
 from serving.embedded.publication import LiveServer
 from triton_models.healthcheck import probe
@@ -396,14 +397,15 @@ def test_a_server_that_is_killed_when_it_has_taken_a_version_over(repository, mo
         export(repository, 2, 2, runtime="onnx")
         found = processes(identity_of(server)).items()
         (pid,) = [process for process, name in found if name == "tritonserver"]
-        wait = LiveServer._await_versions
+        versions = Administration.versions
 
-        def killing(live, model, *, most):
-            if most:
+        def killing(administration, model, seconds):
+            found = versions(administration, model, seconds)
+            if model == "live" and found.get(2) == "READY":
                 os.kill(pid, signal.SIGKILL)
-            return wait(live, model, most=most)
+            return found
 
-        monkeypatch.setattr(LiveServer, "_await_versions", killing)
+        monkeypatch.setattr(Administration, "versions", killing)
         assert server.publish("live") == 2
     assert not list(repository.glob(".*"))
 

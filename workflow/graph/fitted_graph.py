@@ -41,7 +41,7 @@ class _Learnt:
     program: tuple[dict[str, str], Program] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was learnt alone: expressions may be nested deeper than pickle and `deepcopy` go."""
+        """The learnt state alone: expressions may be nested deeper than pickle and `deepcopy` go."""
         return {**vars(self), "made": None, "program": None}
 
 

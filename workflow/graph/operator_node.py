@@ -47,7 +47,7 @@ class Bound:
         return self.rows.program(self.operator.learns_from(self.columns).values())
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a worker needs: the program, whose steps are flat, and no expressions nested in others."""
+        """Only what a worker needs: the program, whose steps are flat, and no expressions nested in others."""
         schema = schema_of(self.columns)
         sources = sources_of(schema)
         columns = {c.name: Feature(sources[c.name], c) for c in schema.columns}

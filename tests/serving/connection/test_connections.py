@@ -53,7 +53,7 @@ def test_an_answer_may_be_compressed_if_a_header_asks_for_it(url, encoding):
 
 @pytest.mark.parametrize("name", ["accept-encoding", "Accept-Encoding"])
 def test_a_header_takes_the_place_of_the_default(name):
-    """Of two headers of one name a server reads the first."""
+    """A server reads the first of two headers of one name."""
 
     async def enter(url):
         async with AsyncEnsembleClient(url, "none", headers={name: "gzip"}, retries=0):

@@ -10,7 +10,7 @@ DATA = {"price": [5.0, 50.0, 500.0], "other": [1, 2, 3]}
 
 
 class Limits:
-    """What the functions read, as they would a variable of a notebook or of a loop."""
+    """Numbers that the functions read, as they would a variable of a notebook or of a loop."""
 
     value = 10.0
 
