@@ -3,10 +3,10 @@
     python -m benchmarks.profile --device gpu [--model mlp] [--precision bfloat16] [--feed]
 
 Some steps of a `model.fit` are timed, and then as many traced by TensorFlow's profiler: which
-kernels and which operations took the time, what was copied between host and device, how often the host
-called CUDA, and how long the device waited; on a CPU, TensorFlow's operations. The batches stay on the
-device, or (`--feed`) come from the loader. The GPU is busy while at least one kernel runs. Tracing
-slows host and device down a little, so the share is that of a step in the trace.
+kernels and which operations took the time, what was copied between host and device, and how long the
+device waited; on a CPU, TensorFlow's operations. The batches stay on the device, or (`--feed`) come
+from the loader. The GPU is busy while at least one kernel runs. Tracing slows host and device down a
+little, so the share is that of a step in the trace.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ MODELS = {
     "mlp": (models.our_mlp, CRITEO, 65_536),
     "wide": (models.our_wide_and_deep, WIDE_AND_DEEP, 131_072),
 }
-IS_CUDA = pl.col("name").str.contains("^cu[A-Z]")
 IS_COPY = pl.col("name").str.contains("^(Memcpy|Memset)")
 SHORT = pl.col("op").str.extract("((?:[^/]*/){0,2}[^/]*)$")
 # When all earlier events have ended.
@@ -66,14 +65,14 @@ def _events(folder: Path) -> Iterator[tuple[Any, ...]]:
 
     spaces = [xplane_pb2.XSpace.FromString(f.read_bytes()) for f in folder.rglob("*.xplane.pb")]
     for plane in (plane for space in spaces for plane in space.planes):
-        is_host, stats = plane.name.startswith(("/host:CPU", "/host:CUPTI")), plane.stat_metadata
+        is_host, stats = plane.name.startswith("/host:CPU"), plane.stat_metadata
         for line in plane.lines:
             # The others of a GPU sum these up once more.
             is_stream = plane.name.startswith("/device:GPU") and line.name.startswith("Stream")
             for event in line.events if is_host or is_stream else ():
                 name = plane.event_metadata[event.metadata_id].name
-                if is_host and not re.search(r"[^:]:_?[A-Z]\w+$|^cu[A-Z]", name):
-                    continue  # neither an operation nor a call of CUDA: a thread pool's, Python's
+                if is_host and not re.search(r"[^:]:_?[A-Z]\w+$", name):
+                    continue  # no operation: a thread pool's, a dataset's, Python's
                 notes = {
                     stats[note.metadata_id].name: note.str_value or stats[note.ref_value].name
                     for note in event.stats
@@ -95,8 +94,6 @@ def _events(folder: Path) -> Iterator[tuple[Any, ...]]:
 
 def show_device(events: pl.DataFrame, steps: int) -> None:
     """Print the tables of a GPU."""
-    calls = events.filter("is_host", IS_CUDA)
-    show_times("calls of CUDA by the host", calls, pl.col("name"), steps)
     events = events.filter(~pl.col("is_host"))
     free = pl.max_horizontal("start", QUIET.fill_null(0))
     busy = (pl.col("stop") - free).clip(0).sum()
@@ -187,8 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (events,) = observed.found
     if parsed.device == "gpu":
         show_device(events, steps)
-    on_host = events.filter("is_host", ~IS_CUDA)
-    show_times("operations on the host", on_host, pl.col("name"), steps)
+    show_times("operations on the host", events.filter("is_host"), pl.col("name"), steps)
 
 
 if __name__ == "__main__":
