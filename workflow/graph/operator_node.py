@@ -11,6 +11,7 @@ from typing import Any
 from workflow.errors import WorkflowError
 from workflow.expressions.language.types import ExpressionError
 from workflow.expressions.program.program import Program
+from workflow.expressions.program.safetensors_file import FormatError
 from workflow.operator.feature import Feature, Features, Groups, Inputs, State
 from workflow.operator.frame_operator import FrameOperator, WindowOperator
 from workflow.operator.operator import OPERATORS, Operator, OperatorMeta
@@ -173,7 +174,7 @@ class OperatorNode(Node):
 def _errors(label: str, columns: Features) -> Iterator[None]:
     try:
         yield
-    except (ExpressionError, SchemaError, WorkflowError) as error:
+    except (ExpressionError, FormatError, SchemaError, WorkflowError) as error:
         raise WorkflowError(f"{label} over {listed(columns)}: {error}") from error
 
 
