@@ -86,6 +86,7 @@ class Graph:
     Attributes:
         inputs: in the order of calls of `take`.
         outputs: in the order of calls of `give`.
+        repeated: of tensors that repeat rows of another one, that one and the number of each row.
 
     Example:
         >>> graph = Graph()
@@ -96,6 +97,7 @@ class Graph:
 
     inputs: list[onnx.ValueInfoProto] = field(default_factory=list)
     outputs: list[onnx.ValueInfoProto] = field(default_factory=list)
+    repeated: dict[str, tuple[str, str]] = field(default_factory=dict)
     _nodes: list[onnx.NodeProto] = field(default_factory=list)
     _tables: dict[str, onnx.TensorProto] = field(default_factory=dict)
     _known: dict[Any, str] = field(default_factory=dict)

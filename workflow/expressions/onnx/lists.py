@@ -67,6 +67,7 @@ def repeat_as(graph: Graph, _: Step, __: Sequence[Type], operands: Sequence[Tens
     total = graph.add("Gather", ends, graph.vector(-1))
     row = rows_of_elements(graph, ends, lengths, total)
     values = graph.add("Gather", a.values, row)
+    graph.repeated[values] = a.values, row
     valid = None if a.valid is None else graph.add("Gather", a.valid, row)
     return replace(a, values=values, valid=valid, lengths=lists.lengths, lookup=None)
 

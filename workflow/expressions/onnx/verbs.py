@@ -112,20 +112,24 @@ def _cos(graph: Graph, x: str) -> str:
     return graph.add("Sub", one, graph.add("Mul", two, graph.add("Mul", half, half)))
 
 
-def _ranks(graph: Graph, a: str, b: str) -> tuple[str, str]:
+def _ranks(graph: Graph, *texts: str) -> tuple[str, str]:
     """Numbers that compare like two columns of strings, which ONNX cannot compare.
 
-    They are ranks by bytes, which for UTF-8 equals the order by characters.
+    They are ranks by bytes, which for UTF-8 equals the order by characters. A row's text that is repeated
+    for the elements of a list is ranked once, and not copied.
     """
+    (a, a_rows), (b, b_rows) = (graph.repeated.get(text, (text, None)) for text in texts)
     first, second = (graph.add("Reshape", text, graph.vector(-1)) for text in (a, b))
     ranks = graph.ranks(graph.add("Concat", first, second, axis=0))
     size = graph.add("Shape", first)
     head = graph.add("Slice", ranks, graph.vector(0), size)
     tail = graph.add("Slice", ranks, size, graph.vector(_LARGEST))
-    return (
-        graph.add("Reshape", head, graph.add("Shape", a), allowzero=1),
-        graph.add("Reshape", tail, graph.add("Shape", b), allowzero=1),
-    )
+    return _shaped(graph, head, a, a_rows), _shaped(graph, tail, b, b_rows)
+
+
+def _shaped(graph: Graph, ranks: str, like: str, rows: str | None) -> str:
+    shaped = graph.add("Reshape", ranks, graph.add("Shape", like), allowzero=1)
+    return shaped if rows is None else graph.add("Gather", shaped, rows)
 
 
 def _comparison(operator: str, *, negate: bool = False) -> Emit:

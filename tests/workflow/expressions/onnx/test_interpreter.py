@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -183,3 +184,50 @@ def test_a_lookup_that_is_filled_with_another_type_is_converted(tmp_path):
     program = program_over(x, {"y": filled})
     answer = serve_program(program, tmp_path)({"x": np.array([[20], [7], [-(2**63)]])})
     assert answer["y"].ravel().tolist() == [1, -1, 2.0**63 + 2048]
+
+
+COMPARED = """
+import resource
+import numpy as np
+from run_onnx import OnnxInterpreter
+from workflow.expressions.language.tree import call, source
+from workflow.expressions.language.types import Type
+from workflow.expressions.program.program import build
+from workflow.schema.column import Column
+from workflow.schema.schema import ColumnSchema, Schema
+
+shop, tags = (source(n, Type("string", n == "tags", nullable=False)) for n in ("shop", "tags"))
+columns = Schema(ColumnSchema(e.parameters["name"], "string", e.type.is_list, nullable=False) for e in (shop, tags))
+
+def rows(texts, lists):
+    tags = np.array([tag for each in lists for tag in each], object)
+    lengths = np.array([len(each) for each in lists])
+    return {"shop": Column(np.array(texts, object)), "tags": Column(tags, None, lengths)}
+
+for verb in ("equal", "not_equal", "less"):
+    output = ColumnSchema("made", "bool", is_list=True, nullable=False)
+    run = OnnxInterpreter(build([(output, call(verb, shop, tags))], columns))
+    few = run(rows(["b", "a", ""], [["a", "b", "c"], [], [""]]))["made"]
+    print(few.values.astype(int).tolist(), few.lengths.tolist())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run(rows(["x" * 65_536, "y"], [["x", "y"] * 5_000, ["y"]]))
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_a_text_is_not_copied_for_each_element_that_it_is_compared_with():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", COMPARED],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    lines = run.stdout.splitlines()
+    assert lines[::2] == [
+        "[0, 1, 0, 1] [3, 0, 1]",
+        "[1, 0, 1, 0] [3, 0, 1]",
+        "[0, 0, 1, 0] [3, 0, 1]",
+    ]
+    assert all(int(megabytes) < 100 for megabytes in lines[1::2])  # copies would take 655 MB
