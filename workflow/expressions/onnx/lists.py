@@ -62,10 +62,7 @@ def list_pad(graph: Graph, step: Step, types: Sequence[Type], operands: Sequence
 def repeat_as(graph: Graph, _: Step, __: Sequence[Type], operands: Sequence[Tensor]) -> Tensor:
     """`repeat_as`."""
     a, lists = operands
-    lengths, zero = graph.add("Reshape", str(lists.lengths), graph.vector(-1)), graph.vector(0)
-    ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
-    total = graph.add("Gather", ends, graph.vector(-1))
-    row = rows_of_elements(graph, ends, lengths, total)
+    row = rows_of_elements(graph, _flat(graph, str(lists.lengths)))[0]
     values = graph.add("Gather", a.values, row)
     graph.repeated[values] = a.values, row
     valid = None if a.valid is None else graph.add("Gather", a.valid, row)

@@ -29,11 +29,7 @@ def flatten(graph: Graph, values: str, lengths: str, widths: str | int) -> tuple
         elements = graph.add("Compress", values, graph.add("Reshape", inside, graph.vector(-1)))
         return graph.add("Reshape", elements, graph.vector(-1, 1)), length
     lengths = _clamped(graph, lengths, widths)
-    zero = graph.vector(0)
-    ends = graph.add("CumSum", graph.add("Concat", zero, widths, axis=0), zero)
-    total = graph.add("Gather", ends, graph.vector(-1))
-    row = rows_of_elements(graph, ends, widths, total)
-    begins = graph.add("Slice", ends, zero, graph.vector(-1))
+    row, begins, total = rows_of_elements(graph, widths)
     # A value is kept if its position is before the end of its row.
     last = graph.add("Gather", graph.add("Add", begins, lengths), row)
     inside = graph.add("Less", _range(graph, total), last)

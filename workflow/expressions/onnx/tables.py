@@ -140,27 +140,33 @@ def elements_of_rows(graph: Graph, starts: str, lengths: str) -> str:
     Returns:
         int64, [sum of lengths, 1].
     """
-    # The end of each row's elements; the leading 0 is for a batch without rows.
-    zero, last = graph.vector(0), graph.vector(-1)
-    ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
-    total = graph.add("Gather", ends, last)
-    begins = graph.add("Slice", ends, zero, last)
-    row = rows_of_elements(graph, ends, lengths, total)
+    row, begins, total = rows_of_elements(graph, lengths)
     shift = graph.add("Sub", starts, begins)
-    place = graph.add("Range", *(graph.add("Squeeze", n) for n in (zero, total, graph.vector(1))))
+    bounds = graph.vector(0), total, graph.vector(1)
+    place = graph.add("Range", *(graph.add("Squeeze", bound) for bound in bounds))
     element = graph.add("Add", place, graph.add("Gather", shift, row))
     return graph.add("Reshape", element, graph.vector(-1, 1))
 
 
-def rows_of_elements(graph: Graph, ends: str, rows: str, total: str) -> str:
-    """The row of each element: the number of rows that end at or before its position."""
-    marks = graph.add("Expand", graph.vector(0), graph.add("Add", total, graph.vector(1)))
+def rows_of_elements(graph: Graph, lengths: str) -> tuple[str, str, str]:
+    """The row of each element, the position of each row's first one, and the number of all, int64.
+
+    Args:
+        graph: the graph to extend.
+        lengths: int64, [rows], the number of elements of each row.
+    """
+    zero, last = graph.vector(0), graph.vector(-1)
+    # The leading 0 is for a batch without rows.
+    ends = graph.add("CumSum", graph.add("Concat", zero, lengths, axis=0), zero)
+    total = graph.add("Gather", ends, last)
+    # The row of an element is the number of rows that end at or before its position.
+    marks = graph.add("Expand", zero, graph.add("Add", total, graph.vector(1)))
     counts = graph.add(
         "ScatterElements",
         marks,
         graph.add("Slice", ends, graph.vector(1), graph.vector(_LARGEST)),
-        graph.add("Expand", graph.vector(1), graph.add("Shape", rows)),
+        graph.add("Expand", graph.vector(1), graph.add("Shape", lengths)),
         reduction="add",
     )
-    summed = graph.add("CumSum", counts, graph.vector(0))
-    return graph.add("Slice", summed, graph.vector(0), total)
+    row = graph.add("Slice", graph.add("CumSum", counts, zero), zero, total)
+    return row, graph.add("Slice", ends, zero, last), total
