@@ -101,6 +101,8 @@ class BlockSource(Protocol):
         chunks_per_read: how many chunks are read at once, if the buffer is large enough.
         pieces_per_chunk: how many pieces a chunk of a shuffled epoch has, if the buffer allows.
         row_groups_mixed: from how many row groups a shuffled batch draws, if the buffer allows.
+        most_parts: into how many parts a row group is divided to mix that many, where reading a part
+            costs as much as reading the whole; None where it costs less.
         reads_parts: whether the first batches of an epoch in order are read alone, before the other
             rows of their row group.
         order_by: the algorithm that derives the row order from a seed, and its version.
@@ -109,6 +111,7 @@ class BlockSource(Protocol):
     chunks_per_read: int
     pieces_per_chunk: int
     row_groups_mixed: int
+    most_parts: int | None
     reads_parts: bool
     order_by: str
 

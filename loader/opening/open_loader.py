@@ -221,6 +221,7 @@ def open_loader(  # noqa: D417 - the others are those of KerasSequenceLoader
             min(parts_per_chunk, len(source.row_groups) // 2 + 1), device.source.row_groups_mixed
         ),
         batch_size=batch_size,
+        most_parts=device.source.most_parts,
     )
     row_groups = source.row_groups
     most = room.piece_rows([group.rows for group in row_groups]) if shuffle else max_rows

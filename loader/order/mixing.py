@@ -25,6 +25,8 @@ ORDER = 2
 _LEAST_ROWS = 16_384
 # The fewest rows of the chunks in a batch, which costs less than a tenth of a second at the start.
 _WINDOW_ROWS = 262_144
+# The fewest chunks in a batch, for whose sake a row group is read in more than `Room.most_parts`.
+_FEWEST_CHUNKS = 4
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,14 @@ class Room:
         copies: how many times the buffer holds as many rows.
         row_groups: the wanted number of row groups in a batch.
         batch_size: rows in a batch.
+        most_parts: see `BlockSource`.
     """
 
     max_rows: int
     copies: int
     row_groups: int
     batch_size: int
+    most_parts: int | None = None
 
     def chunks(self, rows: int) -> int:
         """The number of chunks of so many rows that the buffer holds, beside those being read and dealt."""
@@ -106,7 +110,11 @@ class Room:
         whole = most_chunk_rows(1, max(row_groups), _LEAST_ROWS, self.max_rows)
         if not self._chunk_rows or self.holds(self.row_groups, whole, len(row_groups)):
             return self.max_rows
-        return self._chunk_rows - self.least_rows
+        rows = self._chunk_rows
+        if self.most_parts is not None:
+            fewer_parts = -(-max(row_groups) // self.most_parts) + self.least_rows
+            rows = max(rows, min(fewer_parts, self._rows_of(2 * _FEWEST_CHUNKS)))
+        return rows - self.least_rows
 
     @property
     def least_rows(self) -> int:
@@ -120,15 +128,16 @@ class Room:
         At least some thousand, since reading a few rows takes as long as a page of each column; 0 if
         the buffer does not hold two windows of two such chunks.
         """
-        copies, chunks = self.copies, 3 * self.row_groups
-        rows = max(
-            _LEAST_ROWS // 2,
-            min(
-                copies * self.max_rows // (copies + chunks),
-                copies * (self.max_rows - self.batch_size) // chunks,
-            ),
-        )
+        rows = max(_LEAST_ROWS // 2, self._rows_of(3 * self.row_groups))
         return rows if self.chunks(rows) >= 2 * 2 else 0
+
+    def _rows_of(self, chunks: int) -> int:
+        """The most rows of a chunk of which the buffer holds so many."""
+        copies = self.copies
+        return min(
+            copies * self.max_rows // (copies + chunks),
+            copies * (self.max_rows - self.batch_size) // chunks,
+        )
 
 
 def plan_mixing(pieces: Sequence[Piece], room: Room, pieces_per_chunk: int) -> Mixing:

@@ -223,17 +223,23 @@ def test_row_groups_in_a_row_stem_from_all_parts_of_the_data(count):
     assert len(orders) == 5
 
 
-@pytest.mark.parametrize(("copies", "row_groups", "in_chunk"), [(8, 8, 1), (10, 16, 8)])
+@pytest.mark.parametrize(
+    ("copies", "row_groups", "in_chunk", "most_parts"),
+    [(8, 8, 1, None), (8, 8, 1, 8), (10, 16, 8, 8)],
+)
 @pytest.mark.parametrize("batch_size", [8192, 40_000])
 @pytest.mark.parametrize("rows", [10, 5_000, 16_384, 500_000])
 @pytest.mark.parametrize("max_rows", [60_000, 500_000, 1_000_000, 10_000_000])
 def test_a_window_of_enough_row_groups_fits_the_buffer(
-    max_rows, rows, batch_size, copies, row_groups, in_chunk
+    max_rows, rows, batch_size, copies, row_groups, in_chunk, most_parts
 ):
-    """On a CPU and a GPU: row groups that are too large for it are read in parts."""
+    """On a CPU and a GPU: row groups that are too large for it are read in parts.
+
+    Where each part costs as much as the whole, they are few, and a batch draws from fewer row groups.
+    """
     count = min(4_000_000 // rows, 4000)
     groups = [RowGroup("a", n, n * rows, rows, rows) for n in range(count)]
-    room = Room(max_rows, copies, row_groups, batch_size)
+    room = Room(max_rows, copies, row_groups, batch_size, most_parts)
     pieces = split_row_groups(groups, room.piece_rows([group.rows for group in groups]))
     mixing = plan_mixing(pieces, room, in_chunk)
     chunks = epoch_chunks(
@@ -249,7 +255,12 @@ def test_a_window_of_enough_row_groups_fits_the_buffer(
             left[run.chunk] -= run.stop - run.start
     reads_and_blocks = copies * max(*sizes, batch_size)
     assert most + reads_and_blocks <= copies * max_rows
-    assert width * mixing.pieces >= row_groups or 2 * width > len(sizes)
+    parts = len(pieces) / count
+    if most_parts is not None and parts >= most_parts:
+        assert width >= 4
+        assert parts == most_parts or width <= 5
+    else:
+        assert width * mixing.pieces >= row_groups or 2 * width > len(sizes)
 
 
 @pytest.mark.parametrize("batch_size", [pytest.param(7, marks=pytest.mark.long), 300])
