@@ -85,7 +85,7 @@ class DeviceBlocks:
     chunks_per_read = 8
     pieces_per_chunk = 8
     row_groups_mixed = 16
-    most_parts = 8
+    most_parts: int | None = 8
     reads_parts = False
 
     def __init__(self, reader: DeviceReader, batch_format: BatchFormat, device: str) -> None:

@@ -47,7 +47,7 @@ class HostBlocks:
     chunks_per_read = 2
     pieces_per_chunk = 1
     row_groups_mixed = 8
-    most_parts = None
+    most_parts: int | None = None
     order_by = f"polars {pl.__version__}, mixed"
 
     def __init__(
