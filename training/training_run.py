@@ -130,7 +130,7 @@ def train(
             left to train.
         tensorboard: a folder for TensorBoard's curves; see `EventLog`.
         callbacks: further Keras callbacks.
-        stop_on_nan: whether to end a run whose loss or weights are no longer numbers.
+        stop_on_nan: whether to end a run whose loss, in training or validation, or weights are not numbers.
         validate_ids: whether to check ids and row lengths in every step, which is slow on a GPU.
             Otherwise an id out of range counts as unknown: see `layers.EmbeddingCollection`.
         verbose: prints a line for each epoch, and in a terminal a progress bar until then.
@@ -203,7 +203,7 @@ def train(
     }
     saver = _saver(checkpoint, train_data, options, writes=workers.rank == 0)
     labels = LabelValues(losses, output_widths(model))
-    watch = Watch(train_data, labels, stop_on_nan=stop_on_nan, saver=saver)
+    watch = Watch(train_data, validation_data, labels, stop_on_nan=stop_on_nan, saver=saver)
     lines = EpochLines(watch)
     followers = [
         *([] if workers.size == 1 else [FirstValidation(workers)]),

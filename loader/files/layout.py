@@ -161,7 +161,8 @@ def _checked(names: Names) -> Names:
     if twice:
         raise LoaderError(
             "Expected each column once among cat_names, cont_names, label_names and sample_weight. "
-            f"Received twice: {listed(sorted(twice))}."
+            f"Received twice: {listed(sorted(twice))}. For a second role make a copy with another name, as "
+            "ops.Rename does in the workflow."
         )
     return names
 

@@ -96,7 +96,7 @@ def test_progress_is_a_line_for_each_epoch(model, batches, capsys):
 def test_progress_in_a_terminal_is_a_bar_that_goes_away(model, batches):
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80)
-    watch = Watch(None, LabelValues({}, {}), stop_on_nan=True, saver=None)
+    watch = Watch(None, None, LabelValues({}, {}), stop_on_nan=True, saver=None)
     model.compile("sgd", "binary_crossentropy")
     data = batches(256, 64)
     model.fit(data, callbacks=[watch, EpochLines(watch, console)], verbose=0, shuffle=False)

@@ -53,13 +53,20 @@ class Watch(keras.callbacks.Callback):
 
     Args:
         data: the training data, searched for NaN when the loss or a weight is not a number.
+        validation_data: that of validation, or None, searched when its loss is not a number.
         labels: the check of labels, which looks at those of every step.
-        stop_on_nan: whether a loss or a weight that is not a number ends the run.
+        stop_on_nan: whether a loss, of validation too, or a weight that is not a number ends the run.
         saver: what saves the model while it trains, if anything: then the run ends within the step.
     """
 
     def __init__(
-        self, data: Any, labels: LabelValues, *, stop_on_nan: bool, saver: LoaderCheckpoint | None
+        self,
+        data: Any,
+        validation_data: Any,
+        labels: LabelValues,
+        *,
+        stop_on_nan: bool,
+        saver: LoaderCheckpoint | None,
     ) -> None:
         super().__init__()
         self._labels = labels
@@ -70,6 +77,7 @@ class Watch(keras.callbacks.Callback):
         self.epoch_seconds = 0.0
         self.step = 0
         self._data = data
+        self._validation_data = validation_data
         self._stop_on_nan = stop_on_nan
         self._saver = saver
         self._calls: list[_Call] = []
@@ -107,10 +115,17 @@ class Watch(keras.callbacks.Callback):
         if not logs:
             raise no_rows("validation_data")
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Stop the clock, if there was no validation, and check the last losses."""
         self._end_of_training()
         self._check_losses()
+        loss = float((logs or {}).get("val_loss", 0.0))
+        if self._stop_on_nan and not math.isfinite(loss):
+            # No epoch would be better than another: `patience` would end with the first one's weights.
+            raise TrainingError(
+                f"Expected the loss of validation_data to be a number. Received: {loss} after epoch "
+                f"{epoch + 1}. {self._advice(self._validation_data)}"
+            )
 
     def _end_of_training(self) -> None:
         """Close an epoch, before it is validated and saved; only once."""
@@ -133,7 +148,7 @@ class Watch(keras.callbacks.Callback):
             if not math.isfinite(call.loss):
                 raise TrainingError(
                     f"Expected the loss to stay a number. Received: {call.loss} at {call}. "
-                    f"{self._advice()}"
+                    f"{self._advice(self._data)}"
                 )
 
     def _check_weights(self) -> None:
@@ -145,11 +160,12 @@ class Watch(keras.callbacks.Callback):
             if math.prod(variable.shape) < _LARGE and not np.isfinite(variable.numpy()).all():
                 raise TrainingError(
                     f"Expected weights to stay numbers. Received: NaN or infinity in "
-                    f"{variable.path!r} after epoch {self._epoch + 1}. {self._advice()}"
+                    f"{variable.path!r} after epoch {self._epoch + 1}. {self._advice(self._data)}"
                 )
 
-    def _advice(self) -> str:
-        number, columns = first_nan(self._data)
+    def _advice(self, data: Any) -> str:
+        """The cause of a number that is none, as far as the data shows it, and what to do."""
+        number, columns = first_nan(data)
         if columns:
             batch = f"batch {number + 1} of an epoch" if number else "the first batch"
             advice = (
@@ -164,7 +180,12 @@ class Watch(keras.callbacks.Callback):
                         "If other outputs have theirs, fill it and give the row a weight of 0 for this one: "
                         "data of (x, y, {output: weights}). "
                     )
-            if columns != ["the label"]:
+            if "the weights of rows" in columns:
+                advice += (
+                    "Fill a missing weight in the workflow: ops.FillMissing(0) leaves its row out of the "
+                    "loss, ops.FillMissing(1) counts it once. "
+                )
+            if set(columns) - {"the label", "the weights of rows"}:
                 advice += "Fill it in the workflow (ops.FillMissing), or leave the column out. "
             return f"{advice}Clip infinities (ops.Clip)."
         advice = (

@@ -107,7 +107,10 @@ def test_weights_have_the_dtype_of_the_file(dtype):
     ("options", "message"),
     [
         ({"sample_weight": "nope"}, "Expected the column 'nope' in"),
-        ({"sample_weight": "price"}, "sample_weight. Received twice: price"),
+        (
+            {"sample_weight": "price"},
+            "sample_weight. Received twice: price.*a copy with another name",
+        ),
         ({"sample_weight": "label"}, "sample_weight. Received twice: label"),
         ({"sample_weight": ["weight"]}, r"the name of a column. Received: \['weight'\]"),
         ({"sample_weight": np.ones(3)}, "the name of a column. Received: array"),

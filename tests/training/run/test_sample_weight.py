@@ -120,6 +120,22 @@ def test_a_run_of_other_weights_is_not_resumed(tmp_path):
     assert_equal_weights(resumed, whole)
 
 
+@pytest.mark.parametrize(
+    ("spoilt", "options"), [(None, {"patience": 1}), (float("inf"), {"metrics": []}), (-1.0, {})]
+)
+def test_a_spoilt_weight_of_validation_data_ends_the_run(spoilt, options):
+    """With a loss of NaN `patience` would restore the weights of the first epoch."""
+    spoilt_rows = FRAME.with_columns(
+        weight=pl.when(pl.int_range(pl.len()) == 100).then(spoilt).otherwise("weight")
+    )
+    with pytest.raises(TrainingError, match=r"weights of rows") as caught:
+        train(network(), load(), load(data=spoilt_rows), **options)
+    if spoilt != -1.0:
+        assert "the loss of validation_data to be a number. Received: " in str(caught.value)
+        assert "NaN or infinity in batch 2 of an epoch, in the weights of rows" in str(caught.value)
+        assert "ops.FillMissing(0) leaves its row out" in str(caught.value)
+
+
 def test_class_weights_beside_them_are_refused_as_by_keras():
     with pytest.raises(TrainingError, match=r"of sample_weight\. Leave one of the two out"):
         train(network(), load(), class_weight={1: 2.0})
