@@ -234,6 +234,9 @@ def different(rows, workers):
         "batch_size": run(data=odd),
         "steps": run(data=alone),
         "seed": run(data=reseeded),
+        "seed of rows in order": run(
+            data=load(rows, "lists", rank, workers.size, shuffle=False, seed=rank)
+        ),
         "order": run(data=reordered),
         "data": run(data=replaced),
         "fit": run(other_fit),

@@ -45,19 +45,23 @@ def order_shared(epochs: Epochs) -> tuple[int, int]:
     """The number and the seed of the next epoch, if its rows are shared out; else zeros."""
     if epochs.settings.share.size == 1:
         return 0, 0
-    position = epochs.next_position()
-    return position.epoch, (position.seed or 0) % _LARGEST
+    return epochs.next_position().epoch, (_seed(epochs) or 0) % _LARGEST
 
 
 def _order(epochs: Epochs) -> dict[str, Any]:
-    position = epochs.next_position()
     order = "order of rows, by the loader's row groups, shuffle, parts_per_chunk and buffer_size"
+    epoch = "epoch of the loader, which all that reads it but peek() counts"
     return {
-        "seed of the loader": position.seed,
-        "epoch of the loader, which all that reads it but peek() counts": position.epoch,
         order: epochs.order,
+        "seed of the loader": _seed(epochs),
+        epoch: epochs.next_position().epoch,
         "data of the loader": epochs.digest(),
     }
+
+
+def _seed(epochs: Epochs) -> int | None:
+    """The seed of the next epoch; None where rows come in order, whatever it is."""
+    return epochs.next_position().seed if epochs.settings.shuffle else None
 
 
 def _other_share(workers: Workers, epochs: Epochs) -> str:

@@ -133,6 +133,7 @@ def test_operations_leave_no_threads_behind(found):
         ("batch_size", ["the same batch_size. Received: 20 on worker 0", "21 on worker 1"]),
         ("steps", ["the same number of steps in an epoch. Received: 5 on worker 0", "9 on worker"]),
         ("seed", ["the same seed of the loader. Received: 3 on worker 0", "4 on worker 1"]),
+        ("seed of rows in order", ["nothing"]),
         ("order", ["the same order of rows, by the loader's row groups, shuffle, "]),
         ("data", ["the same data of the loader. Received: 180 rows, ", "on worker 0 (localhost:"]),
         ("fit", ["the same fit of the features. Received: user=digest 0 on worker 0"]),
