@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,18 @@ def test_group_that_was_not_there_has_count_zero_and_nothing_else():
         (0, None, None),
         (2, 5.0, 3.0),
     ]
+
+
+def test_several_keys_find_their_own_group_alone():
+    keys = {"user": [1, 2, 3, None], "city": ["x", "y", "z", None], "flag": [True, None]}
+    have = [group for n, group in enumerate(product(*keys.values())) if n % 3]
+    counts = Counter(have + have[::2])
+    rows = pl.DataFrame(list(counts.elements()), list(keys), orient="row")
+    workflow = Workflow([list(keys)] >> ops.JoinGroupby(stats=["count"])).fit(rows)
+    # With a value of each column that did not occur: below, between and above the others.
+    every = list(product([0, 1, 2, 3, 9, None], ["", "x", "xx", "z", "zz", None], [False, True, None]))
+    made = workflow.transform(pl.DataFrame(every, list(keys), orient="row")).collect()
+    assert made.to_series().to_list() == [counts[group] for group in every]
 
 
 @pytest.mark.parametrize("key", ["0.finite", "0.sum", "key0", "rows"])
