@@ -196,6 +196,10 @@ def test_ids_of_a_session_keep_what_an_embedding_needs():
             "'mean' of column 'city', string.*It can make",
         ),
         ({"groupby_cols": "genres"}, "takes no list as a key.*'genres'"),
+        (
+            {"groupby_cols": "user", "aggs": {"genres": "nunique"}},
+            "'nunique' of column 'genres', list.*It can make first, last, count",
+        ),
     ],
 )
 def test_grouping_settings_are_checked(settings, message):
