@@ -256,6 +256,13 @@ def test_settings_of_statistics_are_checked(settings):
         ops.JoinGroupby(**settings)
 
 
+@pytest.mark.parametrize("column", ["city", "marks", "other"])
+def test_statistics_are_of_numbers_that_the_data_have(column):
+    data = {"user": [1, 1], "city": ["a", "b"], "marks": [[1.0], [2.0]]}
+    with pytest.raises(WorkflowError, match=f"'{column}'"):
+        Workflow(["user"] >> ops.JoinGroupby(column, stats=["mean"])).fit(data)
+
+
 SHARES = {"shop": [1, 1, 1, 2, 2], "sold": [0, 4, 9, 1, 3], "shown": [0, 2, 3, 1, 1]}
 
 
