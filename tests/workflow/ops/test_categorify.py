@@ -211,6 +211,19 @@ def test_counting_in_parts_gives_the_same_ids():
             assert ids(data, left, encode_type=kind, split_out=5) == whole
 
 
+@pytest.mark.parametrize("settings", [{}, {"freq_threshold": 2, "max_size": 5_003}], ids=str)
+def test_many_values_have_ids_by_their_counts_and_then_by_value(settings):
+    counts = {value: value % 11 + 1 for value in range(10_500)}
+    order = sorted(counts, key=lambda value: (-counts[value], value))[: 5_000 if settings else None]
+    rows = np.random.default_rng(0).permutation(np.repeat(list(counts), list(counts.values())))
+    workflow = fitted({"number": rows, "text": [f"{row:05}" for row in rows]}, **settings)
+    wanted = [2] * len(counts)  # values without an id of their own
+    for number, value in enumerate(order, 3):
+        wanted[value] = number
+    made = encoded(workflow, {"number": list(counts), "text": [f"{n:05}" for n in counts]})
+    assert made == {"number": wanted, "text": wanted}
+
+
 # On the way through the graph
 
 
