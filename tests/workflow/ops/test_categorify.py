@@ -115,6 +115,11 @@ def test_given_vocabulary_keeps_its_order_whatever_the_counts(form, freq_thresho
     assert made["reader"] == ([3, 3, 2, 2] if freq_threshold == 2 else [3, 3, 4, 5])
 
 
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.UInt8, pl.UInt64])
+def test_given_integers_are_for_integers_of_any_dtype(dtype):
+    assert ids({"c": pl.Series([5, 7, 9], dtype=dtype)}, vocabs={"c": [7, 5]})["c"] == [4, 3, 2]
+
+
 def test_learnt_lists_leave_rare_elements_out():
     data = {"authors": [["A"], ["A", "E"], ["B", "C"], ["C"]]}
     assert ids(data, freq_threshold=2)["authors"] == [[3], [3, 2], [2, 4], [4]]
