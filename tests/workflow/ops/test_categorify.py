@@ -82,6 +82,7 @@ def test_settings_for_one_vocabulary_leave_the_others_alone():
         {"vocabs": {"c": [1, 1]}},
         {"vocabs": {"c": [1, None]}},
         {"vocabs": {"c": [1.5]}},
+        {"vocabs": {"c": [[1], [2]]}},
         {"vocabs": {"c": [1, "x"]}},
         {"vocabs": {"c": ["x"]}},
         {"vocabs": {"c": range(10)}, "max_size": 5},
@@ -138,6 +139,11 @@ def test_given_vocabulary_of_a_file_and_of_a_group(tmp_path):
     pl.DataFrame({"name": ["D", "A", "B"]}).write_parquet(path)
     made = ids(AUTHORS, [["author", "reader"]], vocabs={"author_reader": path})
     assert made == {"author": [4, 2, 5, 2], "reader": [5, 5, 4, 3]}
+    # Of several columns the one of its name.
+    pl.DataFrame({"age": ["A", "E"], "author": ["C", "A"]}).write_parquet(path)
+    assert ids(AUTHORS, ["author"], vocabs={"author": path})["author"] == [4, 2, 2, 3]
+    with pytest.raises(WorkflowError, match="a column 'reader', or one column, in .*age, author"):
+        ids(AUTHORS, ["reader"], vocabs={"reader": path})
 
 
 def test_given_vocabulary_stays_as_its_owner_writes_to_the_array():
