@@ -142,7 +142,7 @@ def test_given_vocabulary_of_a_file_and_of_a_group(tmp_path):
     # Of several columns the one of its name.
     pl.DataFrame({"age": ["A", "E"], "author": ["C", "A"]}).write_parquet(path)
     assert ids(AUTHORS, ["author"], vocabs={"author": path})["author"] == [4, 2, 2, 3]
-    with pytest.raises(WorkflowError, match="a column 'reader', or one column, in .*age, author"):
+    with pytest.raises(WorkflowError, match=r"a column 'reader', or one column, in .*age, author"):
         ids(AUTHORS, ["reader"], vocabs={"reader": path})
 
 

@@ -63,7 +63,9 @@ def test_several_keys_find_their_own_group_alone():
     rows = pl.DataFrame(list(counts.elements()), list(keys), orient="row")
     workflow = Workflow([list(keys)] >> ops.JoinGroupby(stats=["count"])).fit(rows)
     # With a value of each column that did not occur: below, between and above the others.
-    every = list(product([0, 1, 2, 3, 9, None], ["", "x", "xx", "z", "zz", None], [False, True, None]))
+    every = list(
+        product([0, 1, 2, 3, 9, None], ["", "x", "xx", "z", "zz", None], [False, True, None])
+    )
     made = workflow.transform(pl.DataFrame(every, list(keys), orient="row")).collect()
     assert made.to_series().to_list() == [counts[group] for group in every]
 
