@@ -140,10 +140,7 @@ def _positions(series: pl.Series, values: pl.Series) -> Array:
     if series.equals(values):  # a table in the order of its key
         return np.arange(FIRST, FIRST + len(values))
     places = pl.Series(np.arange(FIRST, FIRST + len(values)), dtype=pl.Int64)
-    if len(values) == 0:
-        return np.full(len(series), NULL, np.int64)
-    found = series.replace_strict(values, places, default=NULL, return_dtype=pl.Int64)
-    return found.fill_null(NULL).to_numpy()
+    return series.replace_strict(values, places, default=NULL, return_dtype=pl.Int64).to_numpy()
 
 
 def key_state_names(prefix: str, group: Sequence[str]) -> list[str]:

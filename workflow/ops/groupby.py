@@ -192,9 +192,7 @@ class Groupby(FrameOperator):
             for name, aggregate in self._chosen(columns)
         ]
         grouped = frame.group_by(keys, maintain_order=True).agg(aggregates)
-        rows = grouped.sort(keys, nulls_last=True, maintain_order=True)
-        hidden = [name for name in keys if name not in self._keys_made(columns)]
-        return rows.drop(hidden) if hidden else rows
+        return grouped.sort(keys, nulls_last=True, maintain_order=True)
 
     def _end_of(self, aggregate: str) -> str:
         """The end of the sorted rows at which an aggregate is; the opposite one if descending."""

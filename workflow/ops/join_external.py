@@ -252,7 +252,7 @@ def _look_up(key: Expression, keys: Column, first: int, missing: int) -> Express
 
     Keys that the workflow computes may be floats.
     """
-    if key.type.kind != "float" or keys.array.dtype.kind not in "iu":
+    if key.type.kind != "float":
         return look_up(key, keys, first, missing)
     whole = key.cast("int64")
     # A fraction is not a key, nor is 2**63, at which the cast saturates. NaN equals nothing.

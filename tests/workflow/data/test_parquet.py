@@ -369,6 +369,14 @@ def test_arrays_that_are_floats_in_some_files_are_lists_of_integers(tmp_path):
     assert rows["price"].to_list() == [0.0, 1.0]
 
 
+def test_lists_in_one_file_and_numbers_in_another_leave_the_other_columns_alone(tmp_path):
+    for number, ids in enumerate(([[1, 2]], [3.0])):
+        pl.DataFrame({"ids": ids, "n": [number]}).write_parquet(tmp_path / f"{number}.parquet")
+    assert Source.of(tmp_path).select(["n"]).frame.collect()["n"].to_list() == [0, 1]
+    with pytest.raises(WorkflowError, match=r"'ids' is List\(Int64\) in .* and Float64 in "):
+        Source.of(tmp_path).select(["ids"])
+
+
 @pytest.mark.parametrize("value", [1.5, 2.0**53 + 2, float("inf")])
 @pytest.mark.parametrize("lists", [False, True])
 def test_floats_that_are_no_ids_are_an_error_that_names_their_file(tmp_path, value, lists):

@@ -82,6 +82,7 @@ def test_settings_for_one_vocabulary_leave_the_others_alone():
         {"vocabs": {"c": [1, 1]}},
         {"vocabs": {"c": [1, None]}},
         {"vocabs": {"c": [1.5]}},
+        {"vocabs": {"c": [[1], [2]]}},
         {"vocabs": {"c": [1, "x"]}},
         {"vocabs": {"c": ["x"]}},
         {"vocabs": {"c": range(10)}, "max_size": 5},
@@ -115,6 +116,11 @@ def test_given_vocabulary_keeps_its_order_whatever_the_counts(form, freq_thresho
     assert made["reader"] == ([3, 3, 2, 2] if freq_threshold == 2 else [3, 3, 4, 5])
 
 
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.UInt8, pl.UInt64])
+def test_given_integers_are_for_integers_of_any_dtype(dtype):
+    assert ids({"c": pl.Series([5, 7, 9], dtype=dtype)}, vocabs={"c": [7, 5]})["c"] == [4, 3, 2]
+
+
 def test_learnt_lists_leave_rare_elements_out():
     data = {"authors": [["A"], ["A", "E"], ["B", "C"], ["C"]]}
     assert ids(data, freq_threshold=2)["authors"] == [[3], [3, 2], [2, 4], [4]]
@@ -133,6 +139,11 @@ def test_given_vocabulary_of_a_file_and_of_a_group(tmp_path):
     pl.DataFrame({"name": ["D", "A", "B"]}).write_parquet(path)
     made = ids(AUTHORS, [["author", "reader"]], vocabs={"author_reader": path})
     assert made == {"author": [4, 2, 5, 2], "reader": [5, 5, 4, 3]}
+    # Of several columns the one of its name.
+    pl.DataFrame({"age": ["A", "E"], "author": ["C", "A"]}).write_parquet(path)
+    assert ids(AUTHORS, ["author"], vocabs={"author": path})["author"] == [4, 2, 2, 3]
+    with pytest.raises(WorkflowError, match=r"a column 'reader', or one column, in .*age, author"):
+        ids(AUTHORS, ["reader"], vocabs={"reader": path})
 
 
 def test_given_vocabulary_stays_as_its_owner_writes_to_the_array():
@@ -209,6 +220,19 @@ def test_counting_in_parts_gives_the_same_ids():
         for kind in ("joint", "combo"):
             whole = ids(data, left, encode_type=kind)
             assert ids(data, left, encode_type=kind, split_out=5) == whole
+
+
+@pytest.mark.parametrize("settings", [{}, {"freq_threshold": 2, "max_size": 5_003}], ids=str)
+def test_many_values_have_ids_by_their_counts_and_then_by_value(settings):
+    counts = {value: value % 11 + 1 for value in range(10_500)}
+    order = sorted(counts, key=lambda value: (-counts[value], value))[: 5_000 if settings else None]
+    rows = np.random.default_rng(0).permutation(np.repeat(list(counts), list(counts.values())))
+    workflow = fitted({"number": rows, "text": [f"{row:05}" for row in rows]}, **settings)
+    wanted = [2] * len(counts)  # values without an id of their own
+    for number, value in enumerate(order, 3):
+        wanted[value] = number
+    made = encoded(workflow, {"number": list(counts), "text": [f"{n:05}" for n in counts]})
+    assert made == {"number": wanted, "text": wanted}
 
 
 # On the way through the graph

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,20 @@ def test_group_that_was_not_there_has_count_zero_and_nothing_else():
         (0, None, None),
         (2, 5.0, 3.0),
     ]
+
+
+def test_several_keys_find_their_own_group_alone():
+    keys = {"user": [1, 2, 3, None], "city": ["x", "y", "z", None], "flag": [True, None]}
+    have = [group for n, group in enumerate(product(*keys.values())) if n % 3]
+    counts = Counter(have + have[::2])
+    rows = pl.DataFrame(list(counts.elements()), list(keys), orient="row")
+    workflow = Workflow([list(keys)] >> ops.JoinGroupby(stats=["count"])).fit(rows)
+    # With a value of each column that did not occur: below, between and above the others.
+    every = list(
+        product([0, 1, 2, 3, 9, None], ["", "x", "xx", "z", "zz", None], [False, True, None])
+    )
+    made = workflow.transform(pl.DataFrame(every, list(keys), orient="row")).collect()
+    assert made.to_series().to_list() == [counts[group] for group in every]
 
 
 @pytest.mark.parametrize("key", ["0.finite", "0.sum", "key0", "rows"])
@@ -183,6 +198,10 @@ def test_ids_of_a_session_keep_what_an_embedding_needs():
             "'mean' of column 'city', string.*It can make",
         ),
         ({"groupby_cols": "genres"}, "takes no list as a key.*'genres'"),
+        (
+            {"groupby_cols": "user", "aggs": {"genres": "nunique"}},
+            "'nunique' of column 'genres', list.*It can make first, last, count",
+        ),
     ],
 )
 def test_grouping_settings_are_checked(settings, message):
@@ -237,6 +256,13 @@ def test_shift_of_numpy_is_a_number(tmp_path):
 def test_settings_of_statistics_are_checked(settings):
     with pytest.raises(WorkflowError, match=rf"JoinGroupby needs {next(iter(settings))} "):
         ops.JoinGroupby(**settings)
+
+
+@pytest.mark.parametrize("column", ["city", "marks", "other"])
+def test_statistics_are_of_numbers_that_the_data_have(column):
+    data = {"user": [1, 1], "city": ["a", "b"], "marks": [[1.0], [2.0]]}
+    with pytest.raises(WorkflowError, match=f"'{column}'"):
+        Workflow(["user"] >> ops.JoinGroupby(column, stats=["mean"])).fit(data)
 
 
 SHARES = {"shop": [1, 1, 1, 2, 2], "sold": [0, 4, 9, 1, 3], "shown": [0, 2, 3, 1, 1]}

@@ -111,6 +111,7 @@ def test_keys_of_other_names_and_kinds():
     [
         ({"on": []}, "distinct names in on"),
         ({"on": ["a", "a"]}, "distinct names in on"),
+        ({"on": ["origin", "origin"], "on_ext": ["origin", "hour"]}, "distinct names in on"),
         ({"on": ["origin", "hour"], "on_ext": "origin"}, "as many in on_ext"),
         ({"on": ["origin", "wind"]}, "'wind' is not among the input columns"),
         ({"on": "origin"}, r"keys of the external table occur more than once, .*\['EWR'\]"),

@@ -114,12 +114,16 @@ def test_columns_may_have_the_names_of_our_own(name):
         ({"fold_seed": -1}, "fold_seed from 0"),
         ({"out_dtype": "int32"}, "one of float32, float64"),
         ({"out_col": ["a", "b"]}, "distinct names"),
+        ({"target": ["rating", "bought"], "out_col": ["a", "a"]}, "distinct names"),
+        ({"target": ["rating", "city"]}, "numbers or booleans.*'city'"),
+        ({"target": "scores"}, "numbers or booleans.*'scores', list"),
+        ({"target": ["rating", "bought"], "target_mean": 0.5}, "for one target.*rating, bought"),
     ],
 )
 def test_encoding_settings_are_checked(settings, message):
-    data = {"city": ["a"], "rating": [1.0]}
+    data = {"city": ["a"], "rating": [1.0], "bought": [True], "scores": [[1.0]]}
     with pytest.raises(WorkflowError, match=message):
-        Workflow(["city"] >> ops.TargetEncoding("rating", **settings)).fit(data)
+        Workflow(["city"] >> ops.TargetEncoding(**{"target": "rating"} | settings)).fit(data)
 
 
 def test_target_that_is_missing_or_no_number_is_refused():
