@@ -211,7 +211,7 @@ def test_computed_values_that_a_cast_would_change_are_refused(f, assigned):
 
 def test_a_date_that_the_network_takes_narrower_is_refused():
     workflow = Workflow(["day"]).fit({"day": [date(2024, 2, 29)]})
-    with pytest.raises(ExportError, match="'day' is computed as int64.*Received: int32"):
+    with pytest.raises(ExportError, match=r"'day' is computed as int64.*Received: int32"):
         features_of(workflow, day="int32")
     assert features_of(workflow, day="int64").inputs[0].time == "date"
 
