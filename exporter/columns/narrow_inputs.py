@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from workflow.expressions.language.tree import Expression, call, constant
-from workflow.expressions.language.types import Type
+from workflow.expressions.language.tree import Expression
 from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.program.program import Program, Step
 from workflow.operator.feature import Feature
@@ -112,34 +111,9 @@ def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:
     return column.name if column.info.is_integer and not column.is_time else ""
 
 
-def cast_early(expression: Expression, dtype: str, inputs: Schema) -> Expression:
-    """A column in another dtype; the cast comes first if values are passed on unchanged.
-
-    The input itself can then have that dtype.
-
-    Example:
-        >>> from workflow.expressions.language.tree import source
-        >>> from workflow.schema.schema import ColumnSchema
-        >>> filled = source("age", Type("int64")).fill_null(0)
-        >>> cast_early(filled, "int32", Schema([ColumnSchema("age", "int64")]))
-        fill_null(cast(age, dtype='int32'), 0)
-    """
-    if is_narrower(expression.type.dtype, dtype) and handed_on(expression, dtype, inputs):
-        return _cast_first(expression, dtype)
-    return expression.cast(dtype)
-
-
 def _is_of(filling: Expression, dtype: str) -> bool:
     value = filling.type.value
     return type(value) is int and holds(DTYPES[dtype], value, value)
-
-
-def _cast_first(expression: Expression, dtype: str) -> Expression:
-    if expression.verb == "source":
-        return expression.cast(dtype)
-    first, *fillings = expression.operands
-    values = [constant(filling.type.value, Type(dtype)) for filling in fillings]
-    return call(expression.verb, _cast_first(first, dtype), *values, **expression.parameters)
 
 
 def _cast(operand: int, steps: list[Step], dtype: str) -> Step:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from exporter.columns.computed_ranges import expect_ranges
 from exporter.columns.list_widths import cut_widths, expect_widths
-from exporter.columns.narrow_inputs import cast_early, input_dtypes, narrow_inputs
+from exporter.columns.narrow_inputs import input_dtypes, narrow_inputs
 from exporter.columns.nulls import settle_nulls
 from exporter.errors import ExportError
 from training.signature import ModelSignature, TensorSpec
@@ -92,9 +92,8 @@ def select_features(
         _check_column(output, wire)
         if output.dtype != wire.dtype:
             casts.append(Cast(wire.name, output.dtype, wire.dtype))
-        original = expressions[wire.name].expression
         # The dtype assigned to the output comes first, as in training.
-        expression = cast_early(cast_early(original, output.dtype, inputs), wire.dtype, inputs)
+        expression = expressions[wire.name].expression.cast(output.dtype).cast(wire.dtype)
         columns.append((output.with_(dtype=wire.dtype), expression))
     outputs = [(expressions[w.name], (schema[w.name].dtype, w.dtype)) for w in wires]
     expect_ranges(outputs, inputs)

@@ -50,7 +50,6 @@ def pack_columns(
             name = f"packed_{packed.dtype}"
             while name in names:
                 name += "_"
-            names.add(name)
             packing[name] = packed
     inside = {member.name for packed in packing.values() for member in packed.members}
     joint = [

@@ -110,15 +110,15 @@ def _flat(column: WireColumn, data: Sequence[Any]) -> tuple[Array, Array | None]
 
 def _filled(column: WireColumn, data: Sequence[Any]) -> tuple[Sequence[Any], Array | None]:
     """Python values, zero or "" for null, and a mask of values that are not null."""
-    kinds, is_float = set(map(type, data)), DTYPES[column.dtype].kind == "float"
-    if kinds <= _NEVER_NULL or (is_float and kinds <= _NUMBERS):
+    kinds = set(map(type, data))
+    if kinds <= _NEVER_NULL or (DTYPES[column.dtype].kind == "float" and kinds <= _NUMBERS):
         return data, None
     zero = "" if column.dtype == "string" else 0
     if kinds <= {int, str, NoneType}:
         present = [value is not None for value in data]
     else:
         data = [value.item() if _is_plain(value) else value for value in data]
-        present = [value is not None and (is_float or not _is_nan(value)) for value in data]
+        present = [value is not None and not _is_nan(value) for value in data]
         if all(present):
             return data, None
     filled = [value if here else zero for value, here in zip(data, present, strict=True)]

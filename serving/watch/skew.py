@@ -66,7 +66,7 @@ def skews(now: Scrape, before: Scrape | None = None) -> list[Skew]:
     values = _Values(now), _Values(before)
     for sample in sorted(samples, key=lambda s: (model_of(s.labels), s.labels["column"])):
         if model_of(sample.labels) not in gone:
-            column = _Column(dict(sample.labels), *values)
+            column = _Column(sample.labels, *values)
             figures += [skew for skew in column.skews() if skew is not None]
     return figures
 
@@ -116,7 +116,7 @@ class _Values:
 
 @dataclass(frozen=True)
 class _Column:
-    labels: dict[str, str]
+    labels: Mapping[str, str]
     now: _Values
     before: _Values
 

@@ -7,7 +7,9 @@ import pytest
 from small_export import configs, rows
 
 from exporter import ExportError, ServingOptions
+from exporter.columns.served_columns import select_features
 from exporter.plan.runtime import RUNTIMES
+from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow, ops
 
 
@@ -42,6 +44,23 @@ def test_a_list_that_meets_a_column_is_sent_cut_too(export):
     (genres, clicks) = report.plan.pipeline.client_columns
     assert (genres.layout, genres.width) == ("padded", 3)
     assert clicks.layout == "scalar"
+
+
+@pytest.mark.parametrize("taken", [ops.ListSlice(-3, pad=True), ops.ListSlice(1, 4, pad=True)])
+def test_a_list_of_which_later_values_are_taken_is_sent_whole(taken):
+    pipeline = Workflow(["genres"] >> ops.Categorify() >> taken).fit(rows())
+    signature = ModelSignature((TensorSpec("genres", "int64", (None, 3)),), ())
+    assert select_features(pipeline, signature, [], {"genres": 3}).cuts == {}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_list_that_is_taken_whole_as_well_is_sent_whole(whole):
+    ids = ["genres"] >> ops.Categorify()
+    pipeline = Workflow(ids + (ids >> ops.Rename(name="all")) + ["userId"]).fit(rows())
+    shapes = {"genres": 3, "userId": 1} | dict.fromkeys(("all__values", "all__nnzs") * whole, 1)
+    inputs = tuple(TensorSpec(name, "int64", (None, width)) for name, width in shapes.items())
+    features = select_features(pipeline, ModelSignature(inputs, ()), [], {"genres": 3})
+    assert features.cuts == ({} if whole else {"genres": 3})
 
 
 @pytest.mark.parametrize(

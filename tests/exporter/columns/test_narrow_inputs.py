@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import keras
 import numpy as np
 import pytest
@@ -74,14 +76,16 @@ def test_the_narrowest_of_all_casts_on_the_way_is_sent():
 def test_other_readers_of_a_narrower_input_get_what_they_had():
     total = ["age"] >> ops.LambdaOp(lambda c: c * 2**40) >> ops.Rename(name="scaled")
     renamed = ["age"] >> ops.Rename(name="years")
+    squared = ["age"] >> ops.LambdaOp(lambda c: c * c) >> ops.Rename(name="squared")
     ids = ["age"] >> ops.Categorify() >> ops.Rename(name="id")
-    workflow = Workflow(total + renamed + ids).fit({"age": [31, 31, 7]})
-    features = features_of(workflow, scaled="int64", years="int16", id="int64")
+    workflow = Workflow(total + renamed + squared + ids).fit({"age": [31, 31, 7]})
+    features = features_of(workflow, scaled="int64", years="int16", squared="int64", id="int64")
     assert [(c.name, c.dtype) for c in features.inputs] == [("age", "int16")]
     made = answers(features, age=np.int16([31, 7, 300]))
     assert made == {
         "scaled": [n * 2**40 for n in (31, 7, 300)],
         "years": [31, 7, 300],
+        "squared": [961, 49, 90_000],
         "id": [3, 4, 2],
     }
 
@@ -205,6 +209,13 @@ def test_computed_values_that_a_cast_would_change_are_refused(f, assigned):
     assert features_of(workflow, age="int64").inputs[0].dtype == "int64"
 
 
+def test_a_date_that_the_network_takes_narrower_is_refused():
+    workflow = Workflow(["day"]).fit({"day": [date(2024, 2, 29)]})
+    with pytest.raises(ExportError, match=r"'day' is computed as int64.*Received: int32"):
+        features_of(workflow, day="int32")
+    assert features_of(workflow, day="int64").inputs[0].time == "date"
+
+
 WITHIN = {
     "a part of a day": (lambda c: c // 3600 % 24, [2**40], [2**40 // 3600 % 24]),
     "flags": (lambda c: (c > 3).cast("int64") + 1, [2**40, 3], [2, 1]),
@@ -219,6 +230,13 @@ def test_computed_values_that_the_dtype_holds_are_served(f, sent, made):
     features = features_of(Workflow(["age"] >> ops.LambdaOp(f)).fit(DATA), age="int16")
     assert features.inputs[0].dtype == "int64"
     assert answers(features, age=sent) == {"age": made}
+
+
+def test_computed_values_of_a_stated_range_are_served():
+    doubled = ["age"] >> ops.LambdaOp(lambda c: c * 2)
+    stated_ages = doubled >> ops.AddProperties({"domain": {"min": 0, "max": 300}})
+    features = features_of(Workflow(stated_ages).fit(DATA), age="int16")
+    assert answers(features, age=[150]) == {"age": [300]}
 
 
 def test_numbers_of_a_joined_table_are_held_to_what_the_table_has():

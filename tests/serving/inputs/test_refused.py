@@ -10,6 +10,7 @@ import pytest
 from converting import convert
 
 from serving import ClientError, ColumnError
+from serving.inputs.encoder import Encoder
 from serving.inputs.table import to_columns
 from workflow.wire.format import WireColumn
 
@@ -80,6 +81,17 @@ def test_what_cannot_be_sent_is_refused(dtype, data, reason):
         convert(dtype, data)
     assert refusal.value.code == "INVALID_INPUT"
     assert refusal.value.message.startswith("Column 'c': expected ")
+
+
+@pytest.mark.parametrize(("dtype", "code"), [("int32", -(2**31)), ("uint8", 255)])
+@pytest.mark.parametrize("kind", [list, np.array, pl.Series, pd.Series])
+def test_a_value_that_stands_for_null_is_refused(dtype, code, kind):
+    encoder = Encoder([WireColumn("c", dtype, nullable=True)])
+    for others in ([], [7]):
+        values = kind([code, *others])
+        table = {pl.Series: pl.DataFrame, pd.Series: pd.DataFrame}.get(kind, dict)({"c": values})
+        with pytest.raises(ClientError, match=f"'c' holds {code}, which is the null code"):
+            encoder.encode(table)
 
 
 def test_the_advice_for_ids_that_pandas_has_rounded_keeps_them(tmp_path):

@@ -90,6 +90,33 @@ def test_a_shift_is_marked_where_it_is(monitor, change, figures):
     assert marked(parse(monitor.exposition())) == figures
 
 
+@pytest.mark.parametrize(
+    ("mean", "null_share", "deviating"),
+    [
+        (4.3, 0.258, set()),
+        (3.7, 0.242, set()),
+        (4.5, 0.262, {"length", "nulls"}),
+        (3.5, 0.238, {"length", "nulls"}),
+    ],
+)
+def test_a_small_difference_of_many_rows_has_no_mark(mean, null_share, deviating):
+    """A hundred million rows leave nothing to chance; in the training 4 values and a quarter null."""
+    values = mean * 10**8
+    model = 'model="m",version="1"'
+    counts = {
+        f"nvt_input_rows_total{{{model}}}": 10**8,
+        f'nvt_input_values_total{{{model},column="tags"}}': values,
+        f'nvt_input_nulls_total{{{model},column="tags"}}': values * null_share / (1 - null_share),
+        f'nvt_training_values_per_row{{{model},column="tags"}}': 4.0,
+        f'nvt_training_null_ratio{{{model},column="tags"}}': 0.25,
+    }
+    found = skews(parse("\n".join(f"{name} {count}" for name, count in counts.items())))
+    assert {skew.figure for skew in found if skew.deviates} == deviating
+    assert {s.figure: s.served for s in found} == pytest.approx(
+        {"length": mean, "nulls": null_share}
+    )
+
+
 def _longer():
     return rows(3_000, 2).with_columns(tags=pl.lit(["new", "new", "sale"]))
 
@@ -131,6 +158,7 @@ def test_lists_that_a_client_cuts_are_not_compared_with_whole_ones(workflow):
 
 
 def test_few_rows_are_no_reason_for_a_mark(monitor):
+    assert skews(parse(monitor.exposition())) == []
     monitor.add({"user": [10**12], "price": [None], "tags": [["new"]]})
     monitor.add(rows(2, 3))
     assert marked(parse(monitor.exposition())) == set()

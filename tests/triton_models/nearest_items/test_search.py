@@ -110,9 +110,11 @@ def test_a_list_that_is_too_short_is_filled_with_the_first_others(tmp_path):
     """One list of four holds about a quarter of the items, so that most places are filled."""
     search = search_of(tmp_path, IDS["integers"], "IVF4,Flat")
     found = search.answer(VECTORS[:3], COUNT)
-    for items, scores in zip(found["item"], found["score"], strict=True):
+    for place, (items, scores) in enumerate(zip(found["item"], found["score"], strict=True)):
         count = int(np.isfinite(scores).sum())
         assert 0 < count < COUNT
+        # A vector is in the list that is searched for it.
+        assert IDS["integers"][place] in items[:count]
         assert (scores[count:] == -np.inf).all()
         others = np.setdiff1d(IDS["integers"], items[:count])
         assert items[count:].tolist() == others.tolist()
