@@ -395,6 +395,28 @@ def test_buckets_of_a_hash_stay_and_others_begin_anew():
     assert [*found.anew] == [f"item in {more.weights[0].path}"]
 
 
+@pytest.mark.parametrize("rows", [6, 8])
+@pytest.mark.parametrize("facts", [{}, {"cardinality": 6}], ids=["unknown", "stated"])
+def test_ids_of_the_raw_data_keep_their_vectors(rows, facts):
+    """No fit has made them, so that an id means itself, also where the data has more of them now."""
+
+    def model_of(rows, seed, facts):
+        ids = ["user"] >> ops.AddMetadata([], facts)
+        user = keras.Input((1,), name="user", dtype="int64")
+        table = keras.layers.Embedding(rows, 3)
+        model = keras.Model({"user": user}, table(user))
+        return noisy(model, seed), Workflow(ids).fit({"user": [0, rows - 1]})
+
+    (earlier, before), (model, after) = (
+        model_of(6, 0, facts),
+        model_of(rows, 1, facts and {"cardinality": rows}),
+    )
+    new = model.get_weights()[0][6:]
+    found = warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    assert (found.columns, found.anew) == ({"user": (6, rows)}, {})
+    np.testing.assert_array_equal(model.get_weights()[0], [*earlier.get_weights()[0], *new])
+
+
 def test_models_and_workflows_that_do_not_belong_together(monday, tuesday):
     earlier, model = (models.mlp(f.output_schema, hidden=[4]) for f in (monday, tuesday))
     before = [weight.numpy() for weight in model.weights]
