@@ -128,16 +128,15 @@ def epoch_chunks(
         spread: how many pieces that follow one another in the epoch stem from equal parts of the
             data, one from each, and from as many row groups as possible.
     """
-    order = list(pieces)
     if seed is not None:
         random = np.random.default_rng([*seed, 0])
-        row_groups = itertools.groupby(order, lambda piece: (piece.path, piece.row_group))
+        row_groups = itertools.groupby(pieces, lambda piece: (piece.path, piece.row_group))
         counts = [len(list(group)) for _, group in row_groups]
-        order = [order[index] for index in _order_of_pieces(counts, spread, random)]
+        pieces = [pieces[index] for index in _order_of_pieces(counts, spread, random)]
     chunks: list[Chunk] = []
     current: list[Piece] = []
     rows = 0
-    for piece in order:
+    for piece in pieces:
         is_full = len(current) >= parts_per_chunk and rows >= least_rows
         if current and (is_full or rows + piece.rows > max_rows):
             chunks.append(Chunk(tuple(current)))

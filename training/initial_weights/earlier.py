@@ -65,8 +65,9 @@ def warm_start(
 
     Each value's vector goes to the id that the value has now, in tables of our layers and of
     `keras.layers.Embedding` that read a column of the data. Padding, null and values outside the
-    vocabulary keep theirs too, and a new value has the vector that `model` was made with. All other
-    weights are taken over in their order. Then `train` the model; its optimizer begins anew.
+    vocabulary keep theirs too, and a new value has the vector that `model` was made with. Ids that
+    are in the raw data keep theirs. All other weights are taken over in their order. Then `train`
+    the model; its optimizer begins anew.
 
     Tables of `model` may be divided among workers (`shard=`), which all call it then; those of
     `earlier` are whole. An earlier model that was trained with `shard=` has whole tables in a process
@@ -117,7 +118,7 @@ def warm_start(
         if source is None or isinstance(move, str):
             anew[f"{table.column or 'a table'} in {table.variable.path}"] = str(move)
             continue
-        new, old = move
+        new, old = move or [np.arange(table.rows)] * 2
         fits = (new < table.rows) & (old < source.rows)
         columns[table.column] = (int(fits.sum()), table.rows)
         _copy(table, new[fits], source, old[fits])
@@ -297,12 +298,12 @@ def _expect_whole(tables: Sequence[_Table]) -> None:
 
 
 def _expect_embedded(
-    model: keras.Model, embedded: set[str], move: Callable[[str], tuple[Ids, Ids] | str]
+    model: keras.Model, embedded: set[str], move: Callable[[str], tuple[Ids, Ids] | str | None]
 ) -> None:
     """Refuse ids that have moved and enter another layer than a table."""
     for column in dict.fromkeys(columns_of_inputs(model).values()):
-        ids = () if column in embedded else move(column)
-        if isinstance(ids, tuple) and ids and not np.array_equal(*ids):
+        ids = None if column in embedded else move(column)
+        if isinstance(ids, tuple) and not np.array_equal(*ids):
             raise TrainingError(
                 f"Expected the ids of {column!r} in a table alone, whose rows move with the values. "
                 "Received: a model in which they enter another layer, such as `indicators` of "

@@ -6,15 +6,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from training.column_facts.id_counts import id_count
 from workflow import Workflow, WorkflowError
 from workflow.schema.tags import FIT
 
 Ids = npt.NDArray[np.int64]
 
 
-def id_move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Ids] | str:
+def id_move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Ids] | str | None:
     """The ids of a column that have a meaning in both fits, in each of them; or why it is unknown.
+
+    None where each id has the same meaning in both: of an equal fit, and of ids that are in the raw data.
 
     Example:
         >>> from workflow import ops
@@ -27,12 +28,9 @@ def id_move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Id
     """
     if column not in workflow.output_schema or column not in earlier.output_schema:
         return "it is not a column of both workflows"
-    schemas = workflow.output_schema[column], earlier.output_schema[column]
-    fits = [schema.properties.get(FIT) for schema in schemas]
-    counts = [id_count(schema) for schema in schemas]
-    if fits[0] == fits[1] and (fits[0] is not None or counts[0] == counts[1]):
-        same = np.arange(counts[0])
-        return same, same
+    fits = [each.output_schema[column].properties.get(FIT) for each in (workflow, earlier)]
+    if fits[0] == fits[1]:
+        return None
     try:
         new, old = workflow.reverse_mapping(column), earlier.reverse_mapping(column)
     except WorkflowError:

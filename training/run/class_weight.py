@@ -162,15 +162,15 @@ def _weights(y: Any, class_weight: Mapping[Any, Any], loss: Any) -> Any:
     functions = [function_of(one) for one in keras.tree.flatten(loss)]
     if any(function in _BY_CLASS for function in functions):
         classes = on.argmax(classes, axis=-1)
-    elif NUMBERED not in functions and (
-        class_weight and len(classes.shape) != 1 and classes.shape[-1] != 1
-    ):
-        shape = ", ".join("N" if n is None else str(n) for n in classes.shape)
-        raise TrainingError(
-            "Expected labels of one class each, to weigh them by class_weight. Received: labels of shape "
-            f"({shape}) for {getattr(functions[0], '__name__', functions[0])}, which has one loss for all numbers "
-            "of the last axis. Give weights of your own, as triples (x, y, weights)."
-        )
+    elif NUMBERED not in functions and len(classes.shape) != 1 and classes.shape[-1] != 1:
+        if class_weight:
+            shape = ", ".join("N" if n is None else str(n) for n in classes.shape)
+            raise TrainingError(
+                "Expected labels of one class each, to weigh them by class_weight. Received: labels of shape "
+                f"({shape}) for {getattr(functions[0], '__name__', functions[0])}, which has one loss for all "
+                "numbers of the last axis. Give weights of your own, as triples (x, y, weights)."
+            )
+        classes = classes[..., 0]  # as many weights as losses
     weights = on.ones_like(classes, dtype="float32")
     for label, weight in class_weight.items():
         weights = on.where(on.equal(classes, float(label)), np.float32(weight), weights)

@@ -9,7 +9,9 @@ import polars as pl
 import pytest
 
 from loader import ArrayLoader
+from loader.files.layout import Names
 from loader.opening import open_loader
+from loader.read.source import open_data
 
 
 @pytest.mark.parametrize("shuffle", [False, True], ids=["in order", "shuffled"])
@@ -45,3 +47,23 @@ def test_a_containers_limit_is_its_memory(tmp_path, monkeypatch, limit, is_lower
         finally:
             tracemalloc.stop()
     assert (most < 400_000) == is_lower
+
+
+@pytest.mark.parametrize(
+    ("column", "nbytes"),
+    [
+        (pl.Series([0] * 1000, dtype=pl.Int8), 1000),
+        (pl.Series([0.5] * 1000), 8 * 1000),
+        (pl.Series(["a", "b"] * 500), 16 * 1000),
+        (pl.Series([f"a longer text, {number:05}" for number in range(1000)]), (16 + 20) * 1000),
+        (pl.Series([[], [1, 2, 3, 4]] * 500, dtype=pl.List(pl.Int16)), (8 + 2 * 2) * 1000),
+        (pl.Series([[], ["a", "b"]] * 500), (8 + 16) * 1000),
+    ],
+    ids=["int8", "float64", "two texts", "texts", "lists", "lists of texts"],
+)
+def test_a_row_group_counts_as_what_its_rows_take_in_memory(tmp_path, column, nbytes):
+    """A string takes 16 bytes beside its text, and a list 8 beside its elements, however few a file has."""
+    pl.DataFrame({"a": column}).write_parquet(tmp_path / "a.parquet")
+    described = open_data(tmp_path, None).describe(Names(("a",), (), (), ()), skip_bad=False)
+    (group,) = described.row_groups
+    assert nbytes <= group.nbytes <= 2 * nbytes

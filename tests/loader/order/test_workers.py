@@ -27,13 +27,18 @@ def test_ranks_share_all_rows_in_equal_steps(make, users, size, batch_size, shuf
     assert max(Counter(together).values()) <= 2
 
 
-def test_more_ranks_than_rows(make, ratings, users):
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_more_ranks_than_rows(make, ratings, users, shuffle):
+    """A rank without rows of its own repeats the row of its number, counted round those of the data."""
     shares = [
-        users(make(ratings[:2], global_size=4, global_rank=rank, shuffle=False))
-        for rank in range(4)
+        users(make(ratings[:3], global_size=8, global_rank=rank, shuffle=shuffle))
+        for rank in range(8)
     ]
-    assert [len(share) for share in shares] == [1, 1, 1, 1]
-    assert {row for share in shares for row in share} == {0, 1}
+    own = [2, 5, 7]
+    repeated = {0: [0], 1: [1], 3: [0], 4: [1], 6: [0]}
+    assert {rank: shares[rank] for rank in repeated} == repeated
+    assert sorted(shares[rank] for rank in own) == [[0], [1], [2]]
+    assert shuffle or [shares[rank] for rank in own] == [[0], [1], [2]]
 
 
 def test_ranks_that_share_row_groups_of_one_row_repeat_different_ones(make, users, tmp_path):

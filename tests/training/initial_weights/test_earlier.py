@@ -130,16 +130,26 @@ def test_other_vocabularies(columns, options):
     np.testing.assert_allclose(model(batch(after, model, rows)), expected, rtol=1e-5)
 
 
-def own_model(workflow):
-    """A table of each kind that takes single ids."""
+def own_model(workflow, bag="item"):
+    """A table of each kind that takes single ids, and the column of ours."""
     sizes = {name: rows for name, (rows, _) in get_embedding_sizes(workflow)[0].items()}
     inputs = {name: keras.Input((1,), name=name, dtype="int64") for name in ("user", "item")}
     parts = [
-        keras.layers.Flatten()(keras.layers.Embedding(sizes["user"], 3)(inputs["user"])),
-        layers.EmbeddingBag(sizes["item"], 2)(inputs["item"]),
+        layers.EmbeddingBag(sizes[name], width)(inputs[name])
+        if name == bag
+        else keras.layers.Flatten()(keras.layers.Embedding(sizes[name], width)(inputs[name]))
+        for name, width in (("user", 3), ("item", 2))
     ]
     hidden = keras.layers.BatchNormalization()(keras.layers.Concatenate()(parts))
     return keras.Model(inputs, keras.layers.Dense(1)(hidden))
+
+
+def test_a_table_of_keras_takes_the_place_of_ours(monday, tuesday):
+    """And the reverse; only one of them has a row for unknown ids."""
+    earlier, model = noisy(own_model(monday)), own_model(tuesday, bag="user")
+    warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    expected = earlier(batch(monday, earlier))
+    np.testing.assert_allclose(model(batch(tuesday, model)), expected, rtol=1e-5)
 
 
 def test_layers_of_keras_and_a_bag(monday, tuesday):
@@ -338,6 +348,23 @@ def test_a_layer_whose_columns_have_moved_begins_anew():
     assert found.weights == 2
 
 
+def test_ids_beyond_a_table_are_unknown_in_both(monday, tuesday):
+    """Of five ids 8 alone has a vector on both days: 9 had none on Monday, and 7 has none on Tuesday."""
+
+    def model_of(seed):
+        columns = {name: keras.Input((1,), name=name, dtype="int64") for name in ("user", "item")}
+        tables = layers.EmbeddingCollection({"user": (5, 2), "item": (5, 2)})
+        return noisy(keras.Model(columns, tables(columns)), seed)
+
+    earlier, model = model_of(0), model_of(1)
+    before, now = (each.layers[-1].embedding_tables["user"].numpy() for each in (earlier, model))
+    found = warm_start(model, tuesday, earlier=earlier, earlier_workflow=monday)
+    assert found.columns["user"] == (4, 5)
+    after = model.layers[-1].embedding_tables["user"].numpy()
+    # Padding, null, unknown, 9 and 8.
+    np.testing.assert_array_equal(after, [*before[:3], now[3], before[4]])
+
+
 def test_an_equal_fit_moves_nothing(monday):
     earlier, model = (noisy(models.mlp(monday.output_schema, hidden=[4]), n) for n in (0, 1))
     warm_start(model, fit(MONDAY), earlier=earlier, earlier_workflow=monday)
@@ -366,6 +393,28 @@ def test_buckets_of_a_hash_stay_and_others_begin_anew():
     more, larger = model_of(9)
     found = warm_start(more, larger, earlier=earlier, earlier_workflow=before)
     assert [*found.anew] == [f"item in {more.weights[0].path}"]
+
+
+@pytest.mark.parametrize("rows", [6, 8])
+@pytest.mark.parametrize("facts", [{}, {"cardinality": 6}], ids=["unknown", "stated"])
+def test_ids_of_the_raw_data_keep_their_vectors(rows, facts):
+    """No fit has made them, so that an id means itself, also where the data has more of them now."""
+
+    def model_of(rows, seed, facts):
+        ids = ["user"] >> ops.AddMetadata([], facts)
+        user = keras.Input((1,), name="user", dtype="int64")
+        table = keras.layers.Embedding(rows, 3)
+        model = keras.Model({"user": user}, table(user))
+        return noisy(model, seed), Workflow(ids).fit({"user": [0, rows - 1]})
+
+    (earlier, before), (model, after) = (
+        model_of(6, 0, facts),
+        model_of(rows, 1, facts and {"cardinality": rows}),
+    )
+    new = model.get_weights()[0][6:]
+    found = warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    assert (found.columns, found.anew) == ({"user": (6, rows)}, {})
+    np.testing.assert_array_equal(model.get_weights()[0], [*earlier.get_weights()[0], *new])
 
 
 def test_models_and_workflows_that_do_not_belong_together(monday, tuesday):

@@ -85,6 +85,7 @@ def test_rows_without_a_relevant_item_do_not_count():
         ([[1, 2], [1]], [[2], [1]], [1], r"shape \(rows, n\).*rows of different lengths"),
         ([[1, 2]], [[2]], 1.5, "k from 1 to n"),
         ([[1, 2]], [[2]], [1.0], "k from 1 to n"),
+        ([[1, 2]], [[2]], [], r"k from 1 to n.*k=\[\]"),
     ],
 )
 def test_arguments_that_make_no_sense(ranked, relevant, k, message):

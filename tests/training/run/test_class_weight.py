@@ -65,8 +65,8 @@ def test_several_labels_of_one_output_have_no_class(kind):
         train(network(steps=False), data, class_weight={1: 5.0})
 
 
-@pytest.mark.parametrize("kind", ["arrays", "dataset"])
-def test_the_only_output_of_a_dictionary_is_weighed(kind):
+@pytest.mark.parametrize(("kind", "rank"), [("arrays", 2), ("dataset", 2), ("dataset", 1)])
+def test_the_only_output_of_a_dictionary_is_weighed(kind, rank):
     a = keras.Input((4, 1), name="a")
     click = keras.layers.Dense(1, "sigmoid")(keras.layers.Flatten()(a))
     model = keras.Model({"a": a}, {"click": click})
@@ -74,6 +74,7 @@ def test_the_only_output_of_a_dictionary_is_weighed(kind):
     chances = model(X)["click"].numpy()
     entropies = -np.log(np.where(y > 0, chances, 1 - chances))
     expected = (np.where(y > 0, 20.0, 1.0) * entropies).mean()
+    y = y if rank == 2 else y[:, 0]
     data = (
         (X, {"click": y}) if kind == "arrays" else tf.data.Dataset.from_tensors((X, {"click": y}))
     )
@@ -165,22 +166,31 @@ def test_each_output_of_a_py_dataset_has_its_own_weights():
     a = keras.Input((4, 1), name="a")
     x = keras.layers.Flatten()(a)
     outputs = {name: keras.layers.Dense(3, "softmax", name=name)(x) for name in ("low", "high")}
+    # Of several labels none is weighed.
+    outputs["tags"] = keras.layers.Dense(4, "sigmoid", name="tags")(x)
     model = keras.Model({"a": a}, outputs)
     predicted = keras.tree.map_structure(np.asarray, model(X))
     classes = CLASSES[:, 0]
-    each = {n: -np.log(predicted[n][np.arange(64), classes]) for n in outputs}
-    y = {"low": np.eye(3, dtype="float32")[classes], "high": classes}
+    each = {n: -np.log(predicted[n][np.arange(64), classes]) for n in ("low", "high")}
+    tags = (CLASSES > 0).astype("float32")
+    y = {"low": np.eye(3, dtype="float32")[classes], "high": classes, "tags": tags}
     report = train(
         model,
         Batches(y),
         optimizer=optimizers.SGD(0.0),
-        loss={"low": "categorical_crossentropy", "high": "sparse_categorical_crossentropy"},
+        loss={
+            "low": "categorical_crossentropy",
+            "high": "sparse_categorical_crossentropy",
+            "tags": "binary_crossentropy",
+        },
         metrics=[],
         class_weight={"low": WEIGHTS},
     )
     weights = np.vectorize(WEIGHTS.get)(classes)
     assert report.history["low_loss"][0] == pytest.approx((weights * each["low"]).mean(), rel=1e-4)
     assert report.history["high_loss"][0] == pytest.approx(each["high"].mean(), rel=1e-4)
+    chances = np.where(tags > 0, predicted["tags"], 1 - predicted["tags"])
+    assert report.history["tags_loss"][0] == pytest.approx(-np.log(chances).mean(), rel=1e-4)
 
 
 def test_several_labels_of_one_output_of_a_py_dataset_have_no_class():
