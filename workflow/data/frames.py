@@ -260,7 +260,7 @@ def _lists_of_times(rows: Sequence[Any]) -> list[Any]:
 
 
 def _array_of_times(values: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """numpy's times in one unit, missing ones as NaT.
+    """Array of numpy's times in one unit, missing ones as NaT.
 
     Raises:
         TypeError: there are times of Python or of pandas among them, which numpy does not join.
