@@ -146,7 +146,10 @@ def test_lookups_in_tables_of_any_kind_are_made_together(dtype, rows):
         keys, first, missing = KEYS[name[:-1]], number, 1_000 + number
         outputs[name] = source(name, Type(dtype)).lookup(Column(keys), first=first, missing=missing)
         inside = [key for key in keys.tolist() if limits[0] <= key <= limits[1]]
-        values = [*limits, *inside[:: max(1, len(inside) // 20)]]
+        # Other numbers whose 64 bits are those of a key.
+        twins = [key + by for key in keys[:3].tolist() for by in (-(2**64), 2**64)]
+        others = [twin for twin in twins if limits[0] <= twin <= limits[1]]
+        values = [*limits, *inside[:: max(1, len(inside) // 20)], *others]
         drawn = np.array(random.choice(np.array(values, object), rows), DTYPES[dtype].numpy)
         valid = random.random(rows) < 0.8
         given_[name] = Column(drawn, valid)

@@ -217,8 +217,8 @@ def _listed(values: Sequence[Any]) -> Any:
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
-        _are_floats(kinds)  # raises for Python's dates and times beside numpy's
-        return _values(np.array([np.datetime64("NaT") if v is None else v for v in values]))
+        _are_floats(kinds)  # raises for Python's dates beside numpy's times
+        return _values(_array_of_times(values))
     if kinds & {list, tuple, np.ndarray, pl.Series}:
         return _lists(values)
     if _are_floats(kinds):
@@ -241,8 +241,34 @@ def _lists(rows: Sequence[Any]) -> Any:
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     if not {date, datetime} & set(map(_kind, types)):
         return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
-    _expect_one_sort(e for row in rows if isinstance(row, list | tuple) for e in row)
+    own = [row for row in rows if isinstance(row, list | tuple)]
+    _expect_one_sort(e for row in own for e in row)
+    if np.datetime64 in types and any(isinstance(e, np.datetime64) for row in own for e in row):
+        return _lists_of_times(rows)
     return [_times(row) for row in rows]
+
+
+def _lists_of_times(rows: Sequence[Any]) -> list[Any]:
+    """Lists of numpy's times. Polars would take their numbers, whatever their unit."""
+    lengths = [0 if row is None else len(row) for row in rows]
+    elements = [element for row in rows if row is not None for element in row]
+    times, ends = pl.Series(_values(_array_of_times(elements))), np.cumsum(lengths).tolist()
+    return [
+        None if row is None else times[end - length : end]
+        for row, length, end in zip(rows, lengths, ends, strict=True)
+    ]
+
+
+def _array_of_times(values: Iterable[Any]) -> np.ndarray[Any, Any]:
+    """Array of numpy's times in one unit, missing ones as NaT.
+
+    Raises:
+        TypeError: there are times of Python or of pandas among them, which numpy does not join.
+    """
+    made = np.array([np.datetime64("NaT") if v is None or v != v else v for v in values])  # noqa: PLR0124
+    if made.dtype.kind != "M":
+        raise TypeError("it holds times of numpy beside others")
+    return made
 
 
 def _are_floats(types: set[type]) -> bool:

@@ -96,6 +96,6 @@ def in_microseconds(values: Array) -> Array:
               dtype='datetime64[us]')
     """
     made = values.astype("datetime64[us]")
-    if np.datetime_data(values.dtype)[0] not in ("us", "ns"):
+    if np.datetime_data(values.dtype)[0] not in ("us", "ns", "ps", "fs", "as"):
         made[made.astype(values.dtype) != values] = np.datetime64("NaT")
     return made

@@ -84,6 +84,7 @@ NUMBERS = [
     pd.Series(pd.period_range("1969-07-20", periods=1, freq="D")),
     pl.Series([timedelta(1)]),
     pl.Series([NOON.time()]),
+    [np.datetime64(1_500_001, "ps")],
 ]
 
 

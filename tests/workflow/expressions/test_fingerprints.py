@@ -38,6 +38,7 @@ def test_of_texts_of_all_lengths_alone_and_together():
     # So many of one length that numpy computes them at once, among others.
     many = texts * 50
     assert fingerprint_values(np.array(many, object)).tolist() == expected * 50
+    assert fingerprint_strings(Strings.of(many)).tolist() == expected * 50
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
@@ -48,7 +49,7 @@ def test_of_integers_alone_and_together(dtype):
     drawn = np.random.default_rng(2).integers(limits.min, limits.max, 500, dtype, endpoint=True)
     values = np.array([limits.min, limits.max, *edges, *drawn.tolist()], dtype)
     expected = of_tensorflow([str(value) for value in values.tolist()])
-    assert fingerprint_values(values).tolist() == expected
+    assert fingerprint_values(np.tile(values, 20)).tolist() == expected * 20
     assert [fingerprint_values(values[n : n + 1]).item() for n in range(len(values))] == expected
 
 

@@ -380,6 +380,25 @@ def test_times_of_numpy_in_a_list_are_read_in_their_unit(unit):
     assert days.input_schema["at"].time == "date"
 
 
+@pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "us", "ns"])
+def test_lists_of_numpys_times_are_read_in_their_unit(unit):
+    times = np.array([5000, -7], f"datetime64[{unit}]")
+    data = {"at": [list(times), [], None, (times[0], None, np.datetime64("NaT"))]}
+    first, last = times.astype("datetime64[us]").astype(int).tolist()
+    workflow = Workflow(["at"]).fit(data)
+    assert workflow.input_schema["at"].time == ("date" if unit == "D" else "naive")
+    made = workflow.transform(data).collect()["at"].to_list()
+    assert made == [[first, last], [], [], [first, None, None]]
+
+
+@pytest.mark.parametrize("to_row", [lambda value: value, lambda value: [value]])
+def test_times_of_numpy_beside_pythons_are_refused(to_row):
+    """numpy cannot join its nanoseconds with Python's microseconds."""
+    values = [to_row(np.datetime64(NOON, "ns")), to_row(NOON)]
+    with pytest.raises(WorkflowError, match=r"'at'.* times of numpy beside others"):
+        Workflow(["at"]).fit({"at": values})
+
+
 def test_times_with_a_zone_and_without_are_no_one_column():
     with pytest.raises(WorkflowError, match=r"'at'.*times with a zone and without"):
         Workflow(["at"]).fit({"at": [NOON, NOON.replace(tzinfo=UTC)]})

@@ -154,6 +154,18 @@ def test_rows_of_a_matrix_arrive_without_their_padding(layout):
     assert made.lengths.tolist() == ([3, 3, 3] if whole else [2, 0, 3])
 
 
+@pytest.mark.parametrize(
+    ("longest", "width"), [(0, 8), (1, 8), (8, 8), (9, 16), (16, 16), (17, 32)]
+)
+def test_no_element_of_a_list_is_cut_where_requests_choose_the_width(longest, width):
+    column = WireColumn("x", "int64", "padded")
+    elements = np.arange(1, longest + 2)  # a row of one, and the longest
+    tensors = encode(column, Column(elements, None, np.array([1, longest])))
+    assert tensors["x"].shape == (2, width)
+    assert tensors["x"][1].tolist() == [*elements[1:], *[0] * (width - longest)]
+    assert tensors["x__nnzs"].tolist() == [[1], [longest]]
+
+
 @pytest.mark.parametrize("lengths", [[[2], [4]], [[-1], [2]], [[2]], [[1], [1], [1]]])
 def test_row_lengths_that_do_not_fit_into_padded_rows_are_refused(lengths):
     tensors = {"x": np.zeros((2, 3), np.int64), "x__nnzs": np.array(lengths)}

@@ -265,12 +265,13 @@ def _named_operands(program: Program, step: Step, verbs: Mapping[str, Compile]) 
 
 
 def _first_row(table: Column) -> Column:
+    """A table of one row that is not null: the expression of a table of nulls alone is another one."""
     if table.lengths is not None:
         return table
-    values, valid = table.values, None if table.valid is None else table.valid[:1]
+    values = table.values
     if isinstance(values, Strings):
-        return Column(Strings(values.data, values.offsets[:2]), valid)
-    return Column(values[:1], valid)
+        return Column(Strings(values.data, values.offsets[:2]))
+    return Column(values[:1])
 
 
 def _levels(program: Program, roots: Sequence[Root], columns: Collection[int]) -> dict[int, int]:

@@ -59,6 +59,7 @@ STEPS = {
     "log": lambda c: (c.cast("float64").log1p() + c.exp()).cast("int64"),
     "bucketize": lambda c: c.bucketize(Column(np.array([1, 4, 9]))),
     "gather": lambda c: c.gather(Column(np.arange(9))),
+    "gather of a null": lambda c: c.gather(Column(np.arange(9), np.arange(9) > 0)),
 }
 
 
