@@ -133,14 +133,16 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 	$(UV) pip install --quiet --python $(RESOLVED)/bin/python -r build/$(RESOLUTION).txt --editable .
 	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest $(PARALLEL) -m "not long and not gpu" $(RESOLUTION_TESTS)
 
-# The embedded server needs an older numpy; who installs the package without the extra [serve] has this one.
-NUMPY2_TESTS ?= tests/workflow/expressions tests/workflow/ops tests/conformance tests/loader/batches tests/exporter/write
-test-numpy2:  ## The locked versions with NumPy 2 and without the server, in an environment of their own
+# The embedded server needs an older NumPy, and a GPU an older Polars; who installs neither extra has these.
+NUMPY2_TESTS ?= tests/workflow/data tests/workflow/expressions tests/workflow/ops tests/workflow/transform \
+  tests/conformance tests/loader/batches tests/exporter/write
+test-numpy2:  ## The locked versions with NumPy 2 and Polars 2, without the server, in an environment of their own
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
 	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-numpy2
 	$(UV) pip sync --quiet --python $(VENV)-numpy2/bin/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
 	$(UV) pip uninstall --quiet --python $(VENV)-numpy2/bin/python nvidia-pytriton
-	$(UV) pip install --quiet --python $(VENV)-numpy2/bin/python --no-deps --no-build-isolation 'numpy==2.4.*' --editable .
+	$(UV) pip install --quiet --python $(VENV)-numpy2/bin/python --no-deps --no-build-isolation \
+	  'numpy==2.4.*' 'polars==2.1.*' 'polars-runtime-32==2.1.*' --editable .
 	$(VENV)-numpy2/bin/pytest $(PARALLEL) -m "not long and not gpu" $(NUMPY2_TESTS)
 
 docs: env  ## The site in build/site: guides, reference, figures; a broken link or an undocumented public name fails

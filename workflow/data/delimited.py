@@ -418,8 +418,16 @@ def _is_null(dtype: pl.DataType) -> bool:
 
 def _scan(path: Path, types: Mapping[str, pl.DataType], nulls: Sequence[str]) -> pl.LazyFrame:
     read_as = {n: pl.String() if _is_null(dtype) else dtype for n, dtype in types.items()}
-    separator = _separator(path)
-    return pl.scan_csv(path, separator=separator, schema=read_as, null_values=[*nulls], glob=False)
+    return pl.scan_csv(
+        path,
+        separator=_separator(path),
+        # By position: Polars takes a doubled quote in a header for two.
+        has_header=False,
+        skip_rows=1,
+        schema=read_as,
+        null_values=[*nulls],
+        glob=False,
+    )
 
 
 def _separator(path: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from workflow.files.write_errors import write_errors
 from workflow.progress.stage import advance, restart
@@ -40,7 +41,7 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
     counts = np.array([random.multinomial(size, [1 / buckets] * buckets) for size in sizes])
     starts = np.cumsum(counts, axis=1) - counts
     # Memory-mapped, so that only the pages of a bucket's rows are read; and once, as each takes time.
-    mapped = [pl.read_ipc(file, memory_map=True) for file in files]
+    mapped = list(map(_mapped, files))
     for bucket in range(buckets):
         runs = zip(mapped, starts[:, bucket], counts[:, bucket], strict=True)
         rows = pl.concat([frame.slice(start, count) for frame, start, count in runs])
@@ -49,3 +50,8 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
     mapped.clear()  # NFS keeps a file that is removed while it is mapped
     for file in files:
         file.unlink()
+
+
+def _mapped(file: Path) -> pl.DataFrame:
+    table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+    return pl.DataFrame(pl.from_arrow(table, rechunk=False))
