@@ -54,9 +54,8 @@ class _Store(BaseHTTPRequestHandler):
         tag, status, headers = _tag(content), 200, {}
         if asked := self.headers.get("x-ms-range") or self.headers.get("Range"):
             first, last = asked.removeprefix("bytes=").split("-")
-            start = (
-                int(first) if first else max(0, len(content) - int(last))
-            )  # "-8": the last eight
+            # "-8" is the last eight.
+            start = int(first) if first else max(0, len(content) - int(last))
             end = int(last) if first else len(content) - 1
             headers = {"Content-Range": f"bytes {start}-{end}/{len(content)}"}
             status, content = 206, content[start : end + 1]
