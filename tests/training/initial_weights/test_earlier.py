@@ -349,7 +349,7 @@ def test_a_layer_whose_columns_have_moved_begins_anew():
 
 
 def test_ids_beyond_a_table_are_unknown_in_both(monday, tuesday):
-    """Of five ids 8 alone has a vector on both days: 9 had none on Monday, and 7 has none on Tuesday."""
+    """Only id 8 of five has a vector on both days: 9 had none on Monday, and 7 has none on Tuesday."""
 
     def model_of(seed):
         columns = {name: keras.Input((1,), name=name, dtype="int64") for name in ("user", "item")}

@@ -114,7 +114,7 @@ def test_every_row_may_come_to_every_place(workflow, rows, tmp_path):
 
 
 def test_a_shuffle_opens_each_of_its_files_once(workflow, rows, tmp_path, monkeypatch):
-    """For each bucket anew it would be read as often as there are files."""
+    """Opened for each bucket anew, a file would be read as often as there are files."""
     opened = []
     monkeypatch.setattr(
         pa, "memory_map", lambda file, map_=pa.memory_map: opened.append(file) or map_(file)
