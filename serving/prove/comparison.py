@@ -75,7 +75,8 @@ def compare_feature(column: WireColumn, offline: pl.Series, served: pl.Series) -
     if lengths is not None and (wrong := lengths != served_lengths).any():
         return _feature(column, wrong, np.where(wrong, np.inf, 0.0), offline, served)
     (here, here_null), (there, there_null) = map(_values_and_nulls, (expected, received))
-    differs, gaps = _judged(here, there, FEATURE_TOLERANCE)
+    limit = FEATURE_TOLERANCE if there.dtype.kind == "f" else 0.0
+    differs, gaps = _judged(here, there, limit)
     lost = here_null != there_null
     differs, gaps = differs | lost, np.where(lost, np.inf, gaps)
     if lengths is not None:

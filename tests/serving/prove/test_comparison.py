@@ -146,6 +146,12 @@ def test_integers_beside_a_null_are_exact():
     assert (found.mismatches, found.max_difference) == (1, 1.0)
 
 
+def test_served_integers_are_exact_beside_floats():
+    column = WireColumn("x", "int64", "scalar")
+    offline, served = pl.Series([1e7 + 1, 7.0]), pl.Series([10_000_002, 7])
+    assert compare_feature(column, offline, served).mismatches == 1
+
+
 def test_a_null_float_travels_as_nan():
     column = WireColumn("x", "float32", nullable=True)
     offline, served = pl.Series([None, NAN, 0.1]), pl.Series([NAN, None, 0.1], dtype=pl.Float32)
