@@ -53,5 +53,6 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
 
 
 def _mapped(file: Path) -> pl.DataFrame:
+    """The rows of a file as views of its pages; `pl.read_ipc` of Polars 2 reads them into memory."""
     table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
     return pl.DataFrame(pl.from_arrow(table, rechunk=False))
