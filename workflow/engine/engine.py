@@ -182,9 +182,8 @@ def with_outputs(
         program, outputs=tuple((result.with_(name=name), step) for name, (result, step) in outputs)
     )
     if is_gpu(engine) and not is_one_query(program):
-        rows = collect_on_gpu(frame).lazy()
-        result = gpu_runner(program)(rows).lazy()
-        return pl.concat([rows, result], how="horizontal", strict=True), names
+        rows = collect_on_gpu(frame)
+        return rows.hstack(gpu_runner(program)(rows.lazy())).lazy(), names
     verbs = VERBS_ON_GPU if is_gpu(engine) else VERBS
     for added in compile_stages(program, verbs, beside=columns):
         frame = frame.with_columns(added)

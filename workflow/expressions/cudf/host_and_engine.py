@@ -143,8 +143,7 @@ class _Columns:
         if lists:
             self.lists |= self.gpu.send(frame.select(lists)).columns()
         if len(lists) < frame.width:
-            frames = [self.rows, frame.drop(lists).lazy()]
-            self.rows = pl.concat(frames, how="horizontal", strict=True)
+            self.rows = self.rows.with_columns(frame.drop(lists).get_columns())
 
 
 def _of_rows(program: Program, made_before: Collection[str]) -> list[Callable[[_Columns], None]]:
