@@ -215,10 +215,10 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
     def _settings(self, model: keras.Model) -> dict[str, Any]:
         """The settings that make a run another one if they change, by names for errors."""
         columns = self._loader.input_schema.columns
-        return {
-            "model": settings_of_model(model),
+        return {  # columns before the model, whose inputs they change
             "label": [column.name for column in columns if column.has_tag(Tags.TARGET)],
             "sample_weight": self._loader.sample_weight,
+            "model": settings_of_model(model),
             "loss": settings_of_loss(model.loss),
             **self.settings,
         }

@@ -341,6 +341,9 @@ def test_another_model(make_prices, damaged):
         LoaderError, match=r"Expected the model of the checkpoint .*units=\d.* Received: .*units=7"
     ):
         LoaderCheckpoint(make_prices(), damaged).restore(other)
+    # The cause is told, and not the model, which has other inputs by it.
+    with pytest.raises(LoaderError, match=r"the sample_weight of .*: None\. Received: userId\."):
+        LoaderCheckpoint(make_prices(sample_weight="userId"), damaged).restore(other)
 
 
 def test_epochs_that_are_not_the_loaders(make_prices, tmp_path):
