@@ -235,20 +235,36 @@ def _lists(rows: Sequence[Any]) -> Any:
     Raises:
         TypeError: they hold values of several types, other than integers and floats.
     """
+    if any(isinstance(row, np.ndarray) and row.size for row in rows):
+        # numpy's empty array is one of floats, whatever the others hold.
+        rows = [[] if isinstance(row, np.ndarray) and not row.size else row for row in rows]
     types = {type_ for row in rows for type_ in _types(row)}
-    if _are_floats(types):
+    are_floats = _are_floats(types)
+    if are_floats:
         _expect_exact(_elements(rows))
+    elif {date, datetime} & set(map(_kind, types)):
+        return _lists_of_times(rows, types)
+    kinds = set(map(type, rows))
+    if len(kinds) > 1 and kinds & {np.ndarray, pl.Series}:  # which Polars takes alone
+        return pa.array([row.to_list() if isinstance(row, pl.Series) else row for row in rows])
+    if are_floats:
         return pl.Series(rows, dtype=pl.List(pl.Float64))
-    if not {date, datetime} & set(map(_kind, types)):
-        return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
-    own = [row for row in rows if isinstance(row, list | tuple)]
-    _expect_one_sort(e for row in own for e in row)
-    if np.datetime64 in types and any(isinstance(e, np.datetime64) for row in own for e in row):
-        return _lists_of_times(rows)
-    return [_times(row) for row in rows]
+    return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
 
 
-def _lists_of_times(rows: Sequence[Any]) -> list[Any]:
+def _lists_of_times(rows: Sequence[Any], types: set[type]) -> list[Any]:
+    lists = [row for row in rows if isinstance(row, list | tuple)]
+    _expect_one_sort(e for row in lists for e in row)
+    if np.datetime64 in types and any(isinstance(e, np.datetime64) for row in lists for e in row):
+        return _lists_of_numpys_times(rows)
+    rows = [_times(row) for row in rows]
+    kind = next((row.dtype for row in rows if isinstance(row, pl.Series)), None)
+    if kind is None:
+        return rows
+    return [pl.Series(row, dtype=kind) if isinstance(row, list | tuple) else row for row in rows]
+
+
+def _lists_of_numpys_times(rows: Sequence[Any]) -> list[Any]:
     """Lists of numpy's times. Polars would take their numbers, whatever their unit."""
     lengths = [0 if row is None else len(row) for row in rows]
     elements = [element for row in rows if row is not None for element in row]

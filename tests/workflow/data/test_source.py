@@ -266,6 +266,35 @@ def test_integers_that_floats_beside_them_would_round_are_refused(values):
     assert made.to_list() == [2**53, 0.5]
 
 
+EMPTY = np.array([])  # of floats, whatever the other rows hold
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "lists"),
+    [
+        ([np.array([5], "int32"), None, EMPTY], pl.Int32, [[5], [], []]),
+        ([np.array([5], "int32"), EMPTY], pl.Int32, [[5], []]),
+        ([[], np.array([5], "int32"), [2**40]], pl.Int64, [[], [5], [2**40]]),
+        ([np.array(["a"]), None, ["b", None]], pl.String, [["a"], [], ["b", None]]),
+        ([None, np.array([2.5], "float32")], pl.Float32, [[], [2.5]]),
+        ([np.array([2.5]), None, [1]], pl.Float64, [[2.5], [], [1.0]]),
+        ([np.array([True]), [False], None], pl.Boolean, [[True], [False], []]),
+        ([pl.Series([1], dtype=pl.Int32), [], None], pl.Int64, [[1], [], []]),
+        ([np.array([5999], "M8[ns]"), [], None], pl.Int64, [[5], [], []]),
+        ([np.array([5], "M8[s]"), EMPTY, None], pl.Int64, [[5_000_000], [], []]),
+        (
+            [np.array([1], "M8[D]"), [date(1970, 1, 3)]],
+            pl.Int64,
+            [[86400 * 10**6], [172800 * 10**6]],
+        ),
+    ],
+    ids=str,
+)
+def test_lists_may_be_arrays_beside_missing_and_empty_ones(rows, dtype, lists):
+    made = Workflow(["x"]).fit_transform({"x": rows}).collect()["x"]
+    assert (made.dtype, made.to_list()) == (pl.List(dtype), lists)
+
+
 def test_a_data_set_of_pyarrow_is_refused_with_a_frame_of_it(tmp_path):
     pl.DataFrame({"x": [1, 2]}).write_parquet(tmp_path / "x.parquet")
     data = pyarrow.dataset.dataset(tmp_path)
