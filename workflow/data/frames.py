@@ -235,7 +235,7 @@ def _lists(rows: Sequence[Any]) -> Any:
     Raises:
         TypeError: they hold values of several types, other than integers and floats.
     """
-    if any(isinstance(row, np.ndarray) and row.size for row in rows):
+    if any(len(row) for row in rows if isinstance(row, list | tuple | np.ndarray | pl.Series)):
         # numpy's empty array is one of floats, whatever the others hold.
         rows = [[] if isinstance(row, np.ndarray) and not row.size else row for row in rows]
     types = {type_ for row in rows for type_ in _types(row)}

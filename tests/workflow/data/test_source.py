@@ -274,6 +274,7 @@ EMPTY = np.array([])  # of floats, whatever the other rows hold
     [
         ([np.array([5], "int32"), None, EMPTY], pl.Int32, [[5], [], []]),
         ([np.array([5], "int32"), EMPTY], pl.Int32, [[5], []]),
+        ([[5], EMPTY], pl.Int64, [[5], []]),
         ([[], np.array([5], "int32"), [2**40]], pl.Int64, [[], [5], [2**40]]),
         ([np.array(["a"]), None, ["b", None]], pl.String, [["a"], [], ["b", None]]),
         ([None, np.array([2.5], "float32")], pl.Float32, [[], [2.5]]),
