@@ -194,6 +194,11 @@ class Methods(ABC):
 
     def clip(self, lower: float | None = None, upper: float | None = None) -> Expression:
         """Move values outside [lower, upper] to the nearer bound."""
+        if isinstance(lower, Methods) or isinstance(upper, Methods):
+            raise ExpressionError(
+                "clip takes numbers as bounds. Received: a column. Write "
+                "np.minimum(np.maximum(column, lower), upper), whose bounds may be columns."
+            )
         return self._call("clip", self, lower=lower, upper=upper)
 
     def is_null(self) -> Expression:

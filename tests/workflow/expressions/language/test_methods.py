@@ -25,6 +25,7 @@ OF_NUMPY = {
 WRONG = {
     "clip takes lower as int or float or None": ("i", lambda c: c.clip(True)),
     "clip takes upper as int or float or None": ("x", lambda c: c.clip(0, "a")),
+    "clip takes numbers as bounds.*np.maximum": ("x", lambda c: c.clip(upper=c + 1)),
     "clip needs a lower or an upper bound": ("x", lambda c: c.clip(10**400)),
     "hash takes seed as int": ("i", lambda c: c.hash(True)),
     "list_slice takes start as int": ("l", lambda c: c.list_slice(1.0)),
