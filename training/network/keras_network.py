@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -91,15 +92,25 @@ def load_keras(path: Path) -> keras.Model:
     Raises:
         TrainingError: it is damaged, or cannot be read.
     """
+    _expect_intact(path)
+    try:
+        return keras.saving.load_model(path)
+    except (ValueError, TypeError, OSError, TrainingError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _expect_intact(path: Path) -> None:
     # Keras says of a file that was cut off that there is none: its directory is at the end.
     if not zipfile.is_zipfile(path):
         raise _damaged(path, "cut off, or not written by model.save")
+    # Keras reads weights out of order, where no checksum is compared, and leaves out what it does not find.
     try:
-        return keras.saving.load_model(path)
-    except zipfile.BadZipFile as error:
+        with zipfile.ZipFile(path) as file:
+            part = file.testzip()
+    except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error) as error:
         raise _damaged(path, error) from error
-    except (ValueError, TypeError, OSError, TrainingError) as error:
-        raise _unreadable(path, error) from error
+    if part is not None:
+        raise _damaged(path, f"{part} has another checksum")
 
 
 def _unreadable(path: Path, error: Exception) -> TrainingError:
