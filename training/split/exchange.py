@@ -59,7 +59,7 @@ class Exchange:
         self._model = model
         self._collectives = workers.collectives
         self.steps = EqualSteps(workers, lambda: learning_rate(model) or 0.0)
-        self._is_ready = False
+        self._is_ready, self._begins_fit = False, True
         self._numbers_of_pieces = self._numbers_of_tables = 0
 
     @property
@@ -72,14 +72,25 @@ class Exchange:
         """Whether lookups take place on all workers: tables are divided among them now."""
         return any(layout_of(variable) is not None for variable in self._model.variables)
 
-    def prepare(self) -> None:
-        """Give all workers the first one's model, before the first step.
+    def begin_fit(self) -> None:
+        """Compare the workers again in the next step, and give them the first one's model."""
+        self._begins_fit = True
+        self.steps.begin_fit()
+
+    def prepare(self, iterator: Any) -> None:
+        """Give all workers the first one's model, before the first step of a `fit`.
+
+        Args:
+            iterator: of the batches, as Keras passes it; Python's if it is of `train_on_batch`, which
+                Keras begins as it does a `fit`.
 
         Raises:
             TrainingError: the model or the optimizer differs between workers.
         """
-        if self._is_ready:
+        begins_fit = self._begins_fit and isinstance(iterator, tf.data.Iterator)
+        if self._is_ready and not begins_fit:
             return
+        self._begins_fit = False
         model = self._model
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
@@ -90,6 +101,8 @@ class Exchange:
             if layout_of(variable) is None
         ]
         self._collectives.copy_from_first([variable.value for variable in variables])
+        if self._is_ready:
+            return
         reserve = self._collectives.reserve
         self._numbers_of_pieces = reserve(len(variables) + len(model.metrics_variables))
         self._numbers_of_tables = reserve(2 * NUMBERS * len(model.trainable_variables))

@@ -38,7 +38,7 @@ def install(model: keras.Model, exchange: Exchange | None = None) -> None:
                 function if exchange is None else _Together(function, exchange, trains=True)
             )
         if exchange is not None:
-            exchange.steps.begin_fit()  # Keras calls this as `fit` begins
+            exchange.begin_fit()  # Keras calls this as `fit` begins
 
     model.make_train_function = make_train_function
 
@@ -164,7 +164,7 @@ class _Together:
             TrainingError: the workers differ, or one is lost.
         """
         with together(self._exchange.workers):
-            self._exchange.prepare()
+            self._exchange.prepare(iterator)
             self._exchange.steps.begin(iterator, trains=self._trains)
             try:
                 logs = self._function(iterator)
