@@ -48,7 +48,9 @@ def folder():
 def test_permission_that_is_missing_is_told(export, folder, mode):
     repository = folder / "inner" / "models"
     repository.mkdir(parents=True)
-    for place in (repository, repository.parent):
+    # Who owns the repository may write to it below a folder that can be passed through.
+    passes = mode == 0o555 and os.getuid() != 0
+    for place in (repository,) if passes else (repository, repository.parent):
         place.chmod(mode)
         status, words = as_nobody(lambda: export(path=repository))
         assert status == REFUSED, words
