@@ -136,9 +136,10 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 # The embedded server needs an older NumPy, and a GPU an older Polars; who installs neither extra has these.
 NUMPY2_TESTS ?= tests/workflow/data tests/workflow/expressions tests/workflow/ops tests/workflow/transform \
   tests/conformance tests/loader/batches tests/exporter/write
+NUMPY2_PYTHON ?= $(PYTHON_RANGE)
 test-numpy2:  ## The locked versions with NumPy 2 and Polars 2, without the server, in an environment of their own
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
-	$(UV) venv --quiet --allow-existing --python '$(PYTHON_RANGE)' $(VENV)-numpy2
+	$(UV) venv --quiet --allow-existing --python '$(NUMPY2_PYTHON)' $(VENV)-numpy2
 	$(UV) pip sync --quiet --python $(VENV)-numpy2/bin/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
 	$(UV) pip uninstall --quiet --python $(VENV)-numpy2/bin/python nvidia-pytriton
 	$(UV) pip install --quiet --python $(VENV)-numpy2/bin/python --no-deps --no-build-isolation \

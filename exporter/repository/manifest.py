@@ -113,6 +113,7 @@ def read_manifest(repository: Path, name: str, version: int) -> Manifest:
             and all(MODEL_NAME.fullmatch(model) for model in models)
             and manifest.configs.keys() == manifest.models.keys()
             and manifest.warm_up.keys() <= manifest.models.keys()
+            and all(map(_are_hashes, (*manifest.models.values(), *manifest.warm_up.values())))
             and isinstance(manifest.previous, int | None)
             and isinstance(manifest.golden, str)
             and manifest.generation == generation_of(manifest.models.values(), manifest.contract)
@@ -124,6 +125,10 @@ def read_manifest(repository: Path, name: str, version: int) -> Manifest:
     if not whole:
         raise ExportError(f"{path} is not what the export wrote.")
     return manifest
+
+
+def _are_hashes(files: object) -> bool:
+    return isinstance(files, dict) and all(isinstance(each, str) for each in files.values())
 
 
 def config_of(repository: Path, name: str) -> Path:

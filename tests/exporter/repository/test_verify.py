@@ -5,7 +5,9 @@ from small_export import rows
 
 from exporter import ExportError, rollback, verify
 from exporter.repository import verify as verification
+from exporter.repository.manifest import generation_of
 from serving import ServerError, TritonServer
+from workflow.files.sealed import sealed, unsealed
 
 
 @pytest.fixture
@@ -109,6 +111,23 @@ def test_the_manifest_of_another_export_is_found(export, tmp_path, workflow):
     ours.write_bytes(theirs.read_bytes())
     with pytest.raises(ExportError, match="is not what the export wrote"):
         verify(report.repository, "movies")
+
+
+@pytest.mark.parametrize("files", [None, "model.py", {"warmup/requests": None}], ids=str)
+def test_a_manifest_whose_checksums_are_none_is_refused(export, files):
+    """Its own sum is right, as of a file that somebody has written."""
+    report = export()
+    path = report.paths["movies"] / "manifest.json"
+    content = dict(unsealed(path.read_bytes(), str(path)))
+    for name, change in (
+        ("warm_up", {"movies_nvt": files}),
+        ("models", {"movies_nvt": files, "movies": {}}),
+    ):
+        changed = content | {name: change}
+        changed["generation"] = generation_of(changed["models"].values(), content["contract"])
+        path.write_bytes(sealed(changed))
+        with pytest.raises(ExportError, match=r"manifest\.json is not what the export wrote"):
+            verify(report.repository, "movies")
 
 
 def test_what_is_not_there_is_named(export):
