@@ -20,11 +20,13 @@ from serving import (
     EnsembleClient,
     InvalidRequestError,
     ServerUnavailableError,
+    check_parity,
     predict_to_parquet,
     scoring,
     write_perf_analyzer_input,
 )
 from serving.connection.calls import AsyncConnection, Connection
+from workflow import Workflow
 from workflow.wire.format import WireColumn, dump_columns
 
 TYPES = {"TYPE_INT64": TensorProto.INT64, "TYPE_FP32": TensorProto.FLOAT}
@@ -142,17 +144,20 @@ def test_a_table_may_fit_the_new_contract_alone(change, server, is_async):
     assert answers == [{"same": [[3]]}, {"same": [[5]]}, {"same": [[0.5]]}]
 
 
-def write_optional(folder, version, *, nullable):
-    """A version of a model that gives a column back, which may have nulls or not."""
-    (folder / f"{version}").mkdir(parents=True)
+def echo():
+    """A network that gives a column back."""
     tensors = [
         [helper.make_tensor_value_info(name, TensorProto.INT64, ["N", 1])]
         for name in ("id", "same")
     ]
-    identity = helper.make_node("Identity", ["id"], ["same"])
-    graph = helper.make_graph([identity], "graph", *tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    (folder / f"{version}" / "model.onnx").write_bytes(model.SerializeToString())
+    graph = helper.make_graph([helper.make_node("Identity", ["id"], ["same"])], "graph", *tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def write_optional(folder, version, *, nullable):
+    """A version of a model that gives a column back, which may have nulls or not."""
+    (folder / f"{version}").mkdir(parents=True)
+    (folder / f"{version}" / "model.onnx").write_bytes(echo().SerializeToString())
     inputs = dump_columns([WireColumn("id", "int64", nullable=nullable)]).replace('"', '\\"')
     (folder / "config.pbtxt").write_text(
         'backend: "onnxruntime" instance_group [{ kind: KIND_CPU }]'
@@ -249,6 +254,17 @@ def test_servers_of_different_versions(
         answers = answers_of(server.grpc_url, "replicas", is_async, *steps)
         assert answers == [{"same": [[np.iinfo(np.int64).min]]}] * times
     assert ["".join(order) for order in orders.values()] == ["", ""]
+
+
+@pytest.mark.usefixtures("versions")
+def test_a_check_of_parity_is_of_one_version(routed, server):
+    routed(("none", "none"), "12", "112")
+    workflow = Workflow(["id"]).fit({"id": [1, 2]})
+    with (
+        EnsembleClient(server.grpc_url, "replicas") as client,
+        pytest.raises(ServerUnavailableError, match=r"one version for all rows.* versions 1, 2"),
+    ):
+        check_parity(client, workflow, echo(), {"id": [1, 2]}, batch_size=1)
 
 
 LIMITED = 'parameters { key: "limits" value { string_value: "{\\"max_rows\\": 1}" } }'
