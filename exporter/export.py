@@ -501,8 +501,16 @@ def _able(folder: Path, plan: Plan, network: Network, answers: OfflineAnswers) -
         if runtime == pipeline.options.runtime:
             continue
         try:
-            # A fused model has no steps, and so none of their options.
-            options = replace(pipeline.options, runtime=runtime, preprocess_instances=1, pack=True)
+            # A fused model has no steps, and TensorFlow no onnxruntime, and so none of their options.
+            options = replace(
+                pipeline.options,
+                runtime=runtime,
+                preprocess_instances=1,
+                pack=True,
+                onnxruntime=None
+                if RUNTIMES[runtime].in_tensorflow
+                else pipeline.options.onnxruntime,
+            )
             implementation = runtime_of(runtime, finds_items=pipeline.vector is not None)
             other = make_plan(replace(pipeline, options=options), implementation)
             folders = _folders(folder / runtime, other)

@@ -13,11 +13,13 @@ from serving.connection.channel import MOST_RETRIES
 from serving.connection.grpc_async import AsyncGrpcConnection
 from serving.connection.shared_memory import AsyncRegions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
-from serving.contract import Contract, read_contract
+from serving.contract import Contract, Contracts, read_contract
 from serving.errors import ClientError
 from serving.exchange import (
+    MOST_ATTEMPTS,
     UNFIT,
     is_of_another,
+    of_another_contract,
     of_one_version,
     of_other_versions,
     to_requests,
@@ -36,7 +38,7 @@ class _Open(NamedTuple):
     """Parts of an entered client."""
 
     connection: AsyncGrpcConnection | AsyncHttpConnection
-    contract: Contract
+    contracts: Contracts
     memory: AsyncRegions | None
 
 
@@ -109,7 +111,7 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: the client was not entered.
         """
-        return self._entered().contract
+        return self._entered().contracts.current
 
     @overload
     async def predict(
@@ -139,17 +141,22 @@ class AsyncEnsembleClient:
         Raises:
             ClientError: as `EnsembleClient.predict`.
         """
-        before = self.contract
-        try:
-            answer, version = await self._predict(before, data, timeout)
-        except UNFIT:
-            if not await self._renewed(before, timeout):
-                raise
-        else:
-            is_other = is_of_another(version, before, self.model_version)
-            if not (is_other and await self._renewed(before, timeout)):
+        for more in reversed(range(MOST_ATTEMPTS)):
+            contract = self.contract
+            try:
+                answer, version = await self._predict(contract, data, timeout)
+            except UNFIT:
+                if not (await self._renewed(contract, timeout) and more):
+                    raise
+                continue
+            if not is_of_another(version, contract, self.model_version):
                 return answer
-        return (await self._predict(self.contract, data, timeout))[0]
+            await self._renewed(contract, timeout)
+            known = self._entered().contracts.of(version)
+            self._set(known)
+            if known.current.version == version and known.current.is_read_as(contract):
+                return answer
+        raise of_another_contract(version, contract)
 
     async def raw(
         self,
@@ -216,8 +223,11 @@ class AsyncEnsembleClient:
             config = await self._entered().connection.config(
                 self.model_name, self.model_version, self._seconds(timeout)
             )
-            self._open = self._entered()._replace(contract=read_contract(config))
+            self._set(self._entered().contracts.with_current(read_contract(config)))
         return self.contract != before
+
+    def _set(self, contracts: Contracts) -> None:
+        self._open = self._entered()._replace(contracts=contracts)
 
     async def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> Inference:  # noqa: ASYNC109
         return await self._entered().connection.infer(
@@ -249,7 +259,7 @@ class AsyncEnsembleClient:
             config = await connection.config(self.model_name, self.model_version, self.timeout)
             memory = AsyncRegions(connection) if self._shared_memory else None
             self._expect_closed()  # another task may have entered meanwhile
-            self._open = _Open(connection, read_contract(config), memory)
+            self._open = _Open(connection, Contracts(read_contract(config)), memory)
         except BaseException:
             await connection.close()
             raise

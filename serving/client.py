@@ -16,11 +16,13 @@ from serving.connection.http_connection import HttpConnection
 from serving.connection.http_messages import HEADER_LENGTH
 from serving.connection.shared_memory import Regions, is_forgotten, time_left
 from serving.connection.tensors import Inference, WireTensor, encode_tensors
-from serving.contract import Contract, read_contract
+from serving.contract import Contract, Contracts, read_contract
 from serving.errors import ClientError
 from serving.exchange import (
+    MOST_ATTEMPTS,
     UNFIT,
     is_of_another,
+    of_another_contract,
     of_one_version,
     of_other_versions,
     to_requests,
@@ -97,9 +99,8 @@ class EnsembleClient:
         self._connection = connect(address, headers or {}, retries)
         self._memory = Regions(self._connection) if shared_memory else None
         try:
-            self._contract = read_contract(
-                self._connection.config(model_name, self.model_version, timeout)
-            )
+            config = self._connection.config(model_name, self.model_version, timeout)
+            self._contracts = Contracts(read_contract(config))
         except BaseException:
             self.close()
             raise
@@ -122,7 +123,7 @@ class EnsembleClient:
         `predict` reads it again when another version has answered, or a table does not fit, as after
         the publication of a version with other inputs.
         """
-        return self._contract
+        return self._contracts.current
 
     @overload
     def predict(self, data: pl.DataFrame, *, timeout: float | None = None) -> pl.DataFrame: ...
@@ -193,7 +194,7 @@ class EnsembleClient:
         """
         other = object.__new__(EnsembleClient)
         vars(other).update(vars(self), model_name=name, model_version=str(model_version))
-        other._contract = read_contract(other.config())
+        other._contracts = Contracts(read_contract(other.config()))
         return other
 
     def config(self, model: str | None = None) -> Any:
@@ -224,19 +225,24 @@ class EnsembleClient:
 
     def _answer(self, data: Any, timeout: float | None = None) -> tuple[Any, str]:
         """The predictions for a table, and the version that has made them; "" without rows."""
-        before = self._contract
-        try:
-            answer, version = self._predict(before, data, timeout)
-        except UNFIT:
-            # Another version may take other inputs.
-            if not self._renewed(before, timeout):
-                raise
-        else:
-            # Another version may have read other values: a code for null is a number to one without nulls.
-            is_other = is_of_another(version, before, self.model_version)
-            if not (is_other and self._renewed(before, timeout)):
+        for more in reversed(range(MOST_ATTEMPTS)):
+            contract = self.contract
+            try:
+                answer, version = self._predict(contract, data, timeout)
+            except UNFIT:
+                # Another version may take other inputs.
+                if not (self._renewed(contract, timeout) and more):
+                    raise
+                continue
+            if not is_of_another(version, contract, self.model_version):
                 return answer, version
-        return self._predict(self._contract, data, timeout)
+            # Another version may have read other values: a code for null is a number to one without nulls.
+            self._renewed(contract, timeout)
+            known = self._contracts.of(version)
+            self._contracts = known
+            if known.current.version == version and known.current.is_read_as(contract):
+                return answer, version
+        raise of_another_contract(version, contract)
 
     def _predict(self, contract: Contract, data: Any, timeout: float | None) -> tuple[Any, str]:
         requests = to_requests(contract, data)
@@ -265,10 +271,11 @@ class EnsembleClient:
     def _renewed(self, before: Contract, timeout: float | None) -> bool:
         """Read the contract again; whether it has changed. Errors are those of the request."""
         with suppress(ClientError):
-            self._contract = read_contract(
-                self._connection.config(self.model_name, self.model_version, self._seconds(timeout))
+            config = self._connection.config(
+                self.model_name, self.model_version, self._seconds(timeout)
             )
-        return self._contract != before
+            self._contracts = self._contracts.with_current(read_contract(config))
+        return self.contract != before
 
     def _infer(self, tensors: Sequence[WireTensor], timeout: float) -> Inference:
         return self._connection.infer(self.model_name, self.model_version, tensors, timeout)

@@ -27,6 +27,8 @@ from workflow.wire.request_rules import (
     parse_limits,
 )
 
+# The part of a contract by which values become tensors, and tensors values.
+_MEANING = ("inputs", "outputs", "widths", "output_suffix", "packing")
 _DTYPES = {info.triton_config: info.name for info in DTYPES.values()}
 
 
@@ -120,6 +122,10 @@ class Contract:
             tensors = {name.removesuffix(self.output_suffix): t for name, t in tensors.items()}
         return unpack(tensors, self.packing) if self.packing else tensors
 
+    def is_read_as(self, other: Contract) -> bool:
+        """Whether requests, and the tensors of their answers, mean the same to another version."""
+        return all(getattr(self, name) == getattr(other, name) for name in _MEANING)
+
     def no_rows(self) -> dict[str, Array]:
         """The output tensors for an empty table."""
         return {
@@ -127,6 +133,33 @@ class Contract:
             for column in self.outputs
             for name, dtype in column.tensors.items()
         }
+
+
+@dataclass(frozen=True)
+class Contracts:
+    """The contracts of a model's versions that a client has met.
+
+    Several servers behind one address have different versions while a new one is published to each
+    of them, so that the contract of one server need not be that of the version that has answered.
+
+    Attributes:
+        current: the contract by which the next table is sent.
+        other: the one before it, of another version.
+    """
+
+    current: Contract
+    other: Contract | None = None
+
+    def with_current(self, contract: Contract) -> Contracts:
+        """The contracts after a server has told its own."""
+        is_same = contract.version == self.current.version
+        return Contracts(contract, self.other if is_same else self.current)
+
+    def of(self, version: str) -> Contracts:
+        """The contracts with that of a version as the current one, if it is known."""
+        if self.other is not None and self.other.version == version:
+            return Contracts(self.other, self.current)
+        return self
 
 
 def read_contract(config: Any) -> Contract:

@@ -26,6 +26,8 @@ from workflow.wire.request_rules import stacked, widens
 
 # Errors of a table that does not fit a contract, or of a request that does not fit the server's model.
 UNFIT = (ColumnError, DtypeError, InvalidRequestError)
+# Sendings of a table, at most: by the contract of another version, or to servers of different versions.
+MOST_ATTEMPTS = 4
 # Padding that a request may have in any case; 8 MB of int64.
 SPARE_PADDING = 1 << 20
 
@@ -79,6 +81,16 @@ class VersionsError(ServerUnavailableError):
             f"{', '.join(dict.fromkeys(versions))}. Send the table again once the new version is "
             "everywhere, or fewer rows at once.",
         )
+
+
+def of_another_contract(version: str, contract: Contract) -> VersionsError:
+    """The error for answers of a version whose contract no server tells; the caller raises it."""
+    return VersionsError(
+        "UNAVAILABLE",
+        f"Expected the contract of version {version}, which has answered. Received: that of version "
+        f"{contract.version}, as from servers of different versions behind one address. Send the table "
+        "again once the new version is everywhere.",
+    )
 
 
 def of_one_version(answers: Sequence[Inference]) -> list[dict[str, Array]]:

@@ -93,7 +93,7 @@ def is_narrower(have: str, want: str) -> bool:
 
 
 def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:
-    """The integer column whose own values an expression holds, apart from fillings, or "".
+    """The column whose own values an expression holds, apart from fillings, or "".
 
     Args:
         expression: an expression of a column that the workflow makes.
@@ -108,7 +108,7 @@ def handed_on(expression: Expression, dtype: str, inputs: Schema) -> str:
     if expression.verb != "source":
         return ""
     column = inputs[expression.parameters["name"]]
-    return column.name if column.info.is_integer and not column.is_time else ""
+    return "" if column.is_time else column.name
 
 
 def _is_of(filling: Expression, dtype: str) -> bool:

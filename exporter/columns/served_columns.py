@@ -164,10 +164,7 @@ def _wanted_columns(
             continue
         if name in produced:
             columns[name] = WireColumn(name, spec.dtype)
-        elif (
-            name.endswith((VALUES, NNZS))
-            and (column := name.removesuffix(VALUES).removesuffix(NNZS)) in produced
-        ):
+        elif (column := name.removesuffix(VALUES).removesuffix(NNZS)) in produced:
             columns.setdefault(column, _pair(column, specs))
         else:
             missing.append(name)

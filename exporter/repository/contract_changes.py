@@ -25,7 +25,9 @@ def contract_changes(repository: Path, published: ModelSpec) -> tuple[str, ...]:
     path = repository / published.name / CONFIG
     if not path.exists():
         return ()
-    parameters: Any = read_config(path).parameters
+    config = read_config(path)
+    parameters: Any = config.parameters
+    widths = {tensor.name: tensor.dims[-1] for tensor in config.output}
     changes: list[str] = []
     for kind in ("inputs", "outputs"):
         try:
@@ -36,7 +38,17 @@ def contract_changes(repository: Path, published: ModelSpec) -> tuple[str, ...]:
         for name in [*old, *(name for name in new if name not in old)]:
             change = _change(old.get(name), new.get(name))
             changes += [f"{kind[:-1]} {name}: {change}"] if change else []
+    for tensor in published.outputs:
+        width = tensor.dims[-1]
+        if (old_width := widths.get(tensor.name, width)) != width:
+            changes.append(
+                f"output {tensor.name}: {_values(width)} a row, was {_values(old_width)}"
+            )
     return tuple(changes)
+
+
+def _values(width: int) -> str:
+    return "any number of values" if width < 0 else f"{width} value{'s' * (width != 1)}"
 
 
 def _change(old: WireColumn | None, new: WireColumn | None) -> str:

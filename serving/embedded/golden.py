@@ -78,9 +78,7 @@ def read_golden(path: Path) -> list[GoldenAnswer]:
                 {tensor["name"]: _parsed(tensor) for tensor in row["inputs"]},
                 {tensor["name"]: _parsed(tensor) for tensor in row["outputs"]},
                 {
-                    tensor["name"]: np.array([*map(float, tensor["allowed"])]).reshape(
-                        tensor["shape"]
-                    )
+                    tensor["name"]: np.array(tensor["allowed"], float).reshape(tensor["shape"])
                     for tensor in row["outputs"]
                 },
             )
@@ -165,7 +163,7 @@ def _dumped(name: str, tensor: Array) -> dict[str, Any]:
     datatype = datatype_of(name, tensor)
     values = tensor.reshape(-1).tolist()
     if datatype == "BYTES":
-        values = [value if isinstance(value, str) else value.decode(*_BYTES) for value in values]
+        values = [value.decode(*_BYTES) for value in values]
     elif tensor.dtype.kind == "f":
         values = _numbers(tensor)
     return {"name": name, "datatype": datatype, "shape": [*tensor.shape], "data": values}
@@ -185,5 +183,4 @@ def _parsed(tensor: Mapping[str, Any]) -> Array:
         values[:] = [text.encode(*_BYTES) for text in tensor["data"]]
         return values.reshape(tensor["shape"])
     dtype = np.dtype(triton_to_np_dtype(tensor["datatype"]))
-    data = [*map(float, tensor["data"])] if dtype.kind == "f" else tensor["data"]
-    return np.array(data, dtype).reshape(tensor["shape"])
+    return np.array(tensor["data"], dtype).reshape(tensor["shape"])

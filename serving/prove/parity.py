@@ -12,6 +12,7 @@ import polars.selectors as cs
 
 from serving.client import EnsembleClient, current_contract
 from serving.errors import ClientError
+from serving.exchange import VersionsError
 from serving.prove.comparison import (
     as_text,
     columns_with,
@@ -73,6 +74,7 @@ def check_parity(
     Raises:
         ClientError: there are no rows, they cannot be read or lack a column, `model` is invalid or cannot be read,
             `tolerance` or `batch_size` is invalid, or the server refused a request.
+        ServerUnavailableError: no connection, or another version of the model was published meanwhile.
 
     Example:
         >>> print(check_parity(client, workflow, model, rows))  # doctest: +SKIP
@@ -119,6 +121,8 @@ def _compare(
     outputs = _compare_features(client, frame, offline, batches) if contract.preprocessing else []
     restart("the served predictions")
     answered = [client.predict(frame[part].to_dict()) for part in counted(batches)]
+    if client.contract != contract:
+        raise VersionsError.of([contract.version, client.contract.version])
     names = [column.name for column in contract.outputs]
     asked = [*names, *getattr(model, "further", ())]
     restart("the network in this process")

@@ -5,7 +5,10 @@ import json
 import shutil
 import threading
 import time
+from contextlib import nullcontext
+from itertools import product
 
+import numpy as np
 import polars as pl
 import pytest
 from onnx import TensorProto, helper
@@ -17,11 +20,13 @@ from serving import (
     EnsembleClient,
     InvalidRequestError,
     ServerUnavailableError,
+    check_parity,
     predict_to_parquet,
     scoring,
     write_perf_analyzer_input,
 )
 from serving.connection.calls import AsyncConnection, Connection
+from workflow import Workflow
 from workflow.wire.format import WireColumn, dump_columns
 
 TYPES = {"TYPE_INT64": TensorProto.INT64, "TYPE_FP32": TensorProto.FLOAT}
@@ -139,29 +144,37 @@ def test_a_table_may_fit_the_new_contract_alone(change, server, is_async):
     assert answers == [{"same": [[3]]}, {"same": [[5]]}, {"same": [[0.5]]}]
 
 
+def echo():
+    """A network that gives a column back."""
+    tensors = [
+        [helper.make_tensor_value_info(name, TensorProto.INT64, ["N", 1])]
+        for name in ("id", "same")
+    ]
+    graph = helper.make_graph([helper.make_node("Identity", ["id"], ["same"])], "graph", *tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def write_optional(folder, version, *, nullable):
+    """A version of a model that gives a column back, which may have nulls or not."""
+    (folder / f"{version}").mkdir(parents=True)
+    (folder / f"{version}" / "model.onnx").write_bytes(echo().SerializeToString())
+    inputs = dump_columns([WireColumn("id", "int64", nullable=nullable)]).replace('"', '\\"')
+    (folder / "config.pbtxt").write_text(
+        'backend: "onnxruntime" instance_group [{ kind: KIND_CPU }]'
+        f"version_policy {{ specific {{ versions: {version} }} }}"
+        f'parameters {{ key: "inputs" value {{ string_value: "{inputs}" }} }}'
+        'input [{ name: "id" data_type: TYPE_INT64 dims: [-1, 1] }]'
+        'output [{ name: "same" data_type: TYPE_INT64 dims: [-1, 1] }]'
+    )
+
+
 @pytest.fixture
 def optional(repository, server):
-    """Loads a version of a model that gives a column back, which may have nulls or not."""
+    """Loads a version of a model of `write_optional`."""
     folder = repository / "optional"
 
     def run(version, *, nullable):
-        (folder / f"{version}").mkdir(parents=True)
-        tensors = [
-            [helper.make_tensor_value_info(name, TensorProto.INT64, ["N", 1])]
-            for name in ("id", "same")
-        ]
-        identity = helper.make_node("Identity", ["id"], ["same"])
-        graph = helper.make_graph([identity], "graph", *tensors)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-        (folder / f"{version}" / "model.onnx").write_bytes(model.SerializeToString())
-        inputs = dump_columns([WireColumn("id", "int64", nullable=nullable)]).replace('"', '\\"')
-        (folder / "config.pbtxt").write_text(
-            'backend: "onnxruntime" instance_group [{ kind: KIND_CPU }]'
-            f"version_policy {{ specific {{ versions: {version} }} }}"
-            f'parameters {{ key: "inputs" value {{ string_value: "{inputs}" }} }}'
-            'input [{ name: "id" data_type: TYPE_INT64 dims: [-1, 1] }]'
-            'output [{ name: "same" data_type: TYPE_INT64 dims: [-1, 1] }]'
-        )
+        write_optional(folder, version, nullable=nullable)
         server.load("optional")
 
     yield run
@@ -178,6 +191,80 @@ def test_the_code_for_null_is_no_number_of_a_version_without_nulls(optional, ser
     ]
     with pytest.raises(DtypeError, match="'id' holds a null"):
         answers_of(server.grpc_url, "optional", is_async, *steps)
+
+
+@pytest.fixture(scope="module")
+def versions(repository, server):
+    """Two versions of a model of `write_optional`, each with nulls and without."""
+    names = {f"{kind}_{version}": version for version in (1, 2) for kind in ("nulls", "none")}
+    for name, version in names.items():
+        write_optional(repository / name, version, nullable=name.startswith("nulls"))
+        server.load(name)
+    yield
+    for name in names:
+        server.unload(name)
+        shutil.rmtree(repository / name)
+
+
+@pytest.fixture
+def routed(monkeypatch):
+    """Two servers behind one address, of which one has version 1 of a model, the other version 2.
+
+    They are two models of one server. A client's requests for an inference go to them in one order,
+    those for a config in another.
+    """
+
+    def run(kinds, inferences, configs):
+        orders = {"infer": iter(inferences), "config": iter(configs)}
+        for (verb, order), kind in product(orders.items(), (Connection, AsyncConnection)):
+            route(kind, verb, order, dict(zip("12", kinds, strict=True)))
+        return orders
+
+    def route(kind, verb, order, kinds):
+        call = getattr(kind, verb)
+
+        def routed(self, _, *rest):
+            version = next(order)
+            return call(self, f"{kinds[version]}_{version}", *rest)
+
+        monkeypatch.setattr(kind, verb, routed)
+
+    return run
+
+
+REPLICAS = [
+    # A code for null would be a number to the version that answers.
+    (("nulls", "none"), "22", "1122", 1, (DtypeError, "'id' holds a null")),
+    (("none", "nulls"), "12", "1222", 1, None),
+    # Of versions alike no answer is asked for again, once both are known.
+    (("nulls", "nulls"), "2121", "1122", 3, None),
+    (("nulls", "nulls"), "2222", "11111", 1, (ServerUnavailableError, "version 2.* version 1")),
+]
+
+
+@pytest.mark.usefixtures("versions")
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(("kinds", "inferences", "configs", "times", "error"), REPLICAS)
+def test_servers_of_different_versions(
+    routed, server, is_async, kinds, inferences, configs, times, error
+):
+    orders = routed(kinds, inferences, configs)
+    steps = [(lambda: None, {"id": [None]})] * times
+    with pytest.raises(error[0], match=error[1]) if error else nullcontext():
+        answers = answers_of(server.grpc_url, "replicas", is_async, *steps)
+        assert answers == [{"same": [[np.iinfo(np.int64).min]]}] * times
+    assert ["".join(order) for order in orders.values()] == ["", ""]
+
+
+@pytest.mark.usefixtures("versions")
+def test_a_check_of_parity_is_of_one_version(routed, server):
+    routed(("none", "none"), "12", "112")
+    workflow = Workflow(["id"]).fit({"id": [1, 2]})
+    with (
+        EnsembleClient(server.grpc_url, "replicas") as client,
+        pytest.raises(ServerUnavailableError, match=r"one version for all rows.* versions 1, 2"),
+    ):
+        check_parity(client, workflow, echo(), {"id": [1, 2]}, batch_size=1)
 
 
 LIMITED = 'parameters { key: "limits" value { string_value: "{\\"max_rows\\": 1}" } }'

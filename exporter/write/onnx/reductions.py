@@ -28,7 +28,7 @@ def with_axes_from_the_front(model: OnnxModel) -> OnnxModel:
     places = [
         place
         for place, node in enumerate(nodes)
-        if _reduces(node) and min(_axes(node, constants), default=0) < 0
+        if _reduces(node) and min(_axes(node, constants)) < 0
     ]
     if not places:
         return model

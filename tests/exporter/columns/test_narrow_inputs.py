@@ -188,6 +188,7 @@ def test_the_indicator_beside_a_filled_column_reads_the_narrower_one():
 COMPUTED = {
     "arithmetic": lambda c: c * 2,
     "a filling that is too large": lambda c: c.fill_null(2**40),
+    "a computed filling": lambda c: c.fill_null(c * 2),
     "one end only": lambda c: c.clip(0),
     "either of two": lambda c: where(c > 0, c, 0),
     "wider than it was": lambda c: c.cast("int16") * 2**20,

@@ -83,6 +83,7 @@ def test_a_server_answers_with_nan_and_infinity(server):
         ("same_age", np.array([[1.25]], np.float32), "differs in 1 of 1 values"),
         ("same_age", np.array([[np.nan]], np.float32), "differs in 1 of 1 values"),
         ("probabilities", np.array([[0, 1]], np.float32), "differs in 2 of 2 values"),
+        ("probabilities", np.array([[USER, 1]], np.float32), "differs in 1 of 2 values"),
         ("same_user", np.array([[USER + 1]]), "differs in 1 of 1 values"),
         ("same_user", np.array([[1]], np.int32), r"is int64\(1, 1\) instead of int32\(1, 1\)"),
         ("other", np.array([[1]]), "is missing"),

@@ -117,6 +117,36 @@ def test_a_small_difference_of_many_rows_has_no_mark(mean, null_share, deviating
     )
 
 
+@pytest.mark.parametrize(
+    ("figure", "expected", "limit"),
+    [
+        # 0.2 is allowed, beside which 4 standard errors are 4 * sqrt(0.2 * 0.8 / 1,600) = 0.04.
+        ("nulls", 0.19, 384),
+        ("nulls", 0.21, 256),
+        # A tenth of 3, and 4 standard errors of 4 * sqrt(3 * 4 / 1,200) = 0.4, of 1,200 rows.
+        ("length", 3.0, 4_440),
+        ("length", 3.0, 2_760),
+    ],
+)
+def test_chance_explains_a_difference_of_four_standard_errors(figure, expected, limit):
+    def deviates(count):
+        nulls, values = (count, 1_600 - count) if figure == "nulls" else (0, count)
+        gauge = {"nulls": "null_ratio", "length": "values_per_row"}[figure]
+        found = skews(
+            parse(
+                'nvt_input_rows_total{model="m",version="1"} 1200\n'
+                f'nvt_input_values_total{{model="m",version="1",column="x"}} {values}\n'
+                f'nvt_input_nulls_total{{model="m",version="1",column="x"}} {nulls}\n'
+                f'nvt_training_{gauge}{{model="m",version="1",column="x"}} {expected}\n'
+            )
+        )
+        return {skew.figure: skew.deviates for skew in found}[figure]
+
+    share = limit / {"nulls": 1_600, "length": 1_200}[figure]
+    found = [deviates(count) for count in (limit - 1, limit + 1)]
+    assert found == ([False, True] if share > expected else [True, False])
+
+
 def _longer():
     return rows(3_000, 2).with_columns(tags=pl.lit(["new", "new", "sale"]))
 
@@ -174,6 +204,7 @@ def test_rows_before_the_window_do_not_count(monitor):
     # After a restart of the server the counters begin at 0.
     monitor.add(rows(3_000, 3))
     assert marked(before, parse(monitor.exposition())) == {("price", "nulls")}
+    assert skews(Scrape({}), before) == []  # before it has counted anything
 
 
 def test_a_restart_is_found_by_one_counter_that_fell(workflow, monitor):

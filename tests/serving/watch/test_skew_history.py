@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pytest
@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from exporter.command_line.app import make_app
 from serving import ClientError, ColumnError, SkewHistory, SkewMonitor
 from serving.contract import Contract
-from serving.watch.metrics import Sample, Scrape
+from serving.watch import skew_history
+from serving.watch.metrics import Sample, Scrape, parse
 from serving.watch.view import SUCCESS, View
 from workflow import Workflow, ops
 from workflow.wire.format import WireColumn
@@ -38,7 +39,8 @@ def rows(nulls):
 
 def new_monitor():
     graph = (["price"] >> ops.FillMissing(0) >> ops.Normalize()) + (["user"] >> ops.Categorify())
-    workflow = Workflow(graph).fit(rows(100))
+    # The label is no input of the served model.
+    workflow = Workflow(graph + ["clicked"]).fit(rows(100).with_columns(clicked=1))
     columns = (WireColumn("price", "float64", nullable=True), WireColumn("user", "int64"))
     return SkewMonitor(workflow, Client(Contract(columns, (), (), "", {})))
 
@@ -123,6 +125,18 @@ def test_what_is_older_than_the_window_is_forgotten(monitor):
     assert nulls.served == pytest.approx(0.1)
     with pytest.raises(ClientError, match=r"more than 0 minutes. Received: 0"):
         SkewHistory(monitor, window=0)
+
+
+def test_a_window_is_of_minutes(monitor, monkeypatch):
+    times = iter([0.0, 50.0, 59.0, 110.0])
+    monkeypatch.setattr(skew_history, "parse", lambda text: replace(parse(text), time=next(times)))
+    history = SkewHistory(monitor, window=1.0)
+    # In a minute there are two looks before the last one, of which the first begins the window.
+    for nulls, share in ((500, 500 / 1000), (0, 500 / 2000), (100, 100 / 2000)):
+        monitor.add(rows(nulls))
+        history.look()
+        assert served(history, "price", "nulls") == pytest.approx(share)
+    assert "3 looks in 1.0 minutes" in repr(history)
 
 
 def test_after_a_restart_the_rows_since_then_count(monitor, started_anew):

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx_networks import model_of
 
 from exporter.write.onnx.model import OnnxModel
@@ -14,20 +14,26 @@ DIVISORS = np.array([[-1], [2], [-1], [-2]])
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize(
     ("operator", "attributes"), [("Div", {}), ("Mod", {}), ("Mod", {"fmod": 1})]
 )
-def test_the_least_number_is_divided_by_minus_one(operator, attributes, dtype):
-    numbers = np.array([[np.iinfo(dtype).min], [7], [7], [-7]], dtype)
+def test_the_least_number_is_divided_by_minus_one(operator, attributes, is_constant, dtype):
+    sent = {
+        "x": np.array([[np.iinfo(dtype).min], [7], [7], [-7]], dtype),
+        "y": DIVISORS.astype(dtype),
+    }
+    constants = [numpy_helper.from_array(sent.pop("y"), "y")] if is_constant else []
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     node = helper.make_node(operator, ["x", "y"], ["z"], **attributes)
-    proto = model_of([node], {"x": ["N", 1], "y": ["N", 1]}, {"z": ["N", 1]}, dtype=kind)
+    shapes = {name: ["N", 1] for name in sent}
+    proto = model_of([node], shapes, {"z": ["N", 1]}, constants, dtype=kind)
     changed = with_quotients_by_minus_one(OnnxModel(proto)).proto
     onnx.checker.check_model(changed, full_check=True)
     session = onnxruntime.InferenceSession(
         changed.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    (made,) = session.run(None, {"x": numbers, "y": DIVISORS.astype(dtype)})
+    (made,) = session.run(None, sent)
     quotient = [[np.iinfo(dtype).min], [3], [-7], [3]]
     rest = [[0], [1], [0], [-1]]
     np.testing.assert_array_equal(made, quotient if operator == "Div" else rest)

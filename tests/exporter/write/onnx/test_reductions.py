@@ -41,21 +41,42 @@ FORMS = {
 }
 
 
+def network(nodes, opset=18, constants=()):
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["rows", 3])],
+        [onnx.ValueInfoProto(name="y")],
+        constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
 @pytest.mark.parametrize("operator", ["ReduceMax", "ReduceL2"])
 @pytest.mark.parametrize("form", FORMS)
 def test_axes_count_from_the_front_in_each_form(form, operator):
     opset, before, attributes = FORMS[form]
     inputs = ["x"] if attributes else ["x", "axes"]
     reduction = helper.make_node(operator, inputs, ["y"], keepdims=0, **attributes)
-    graph = helper.make_graph(
-        [*before, reduction],
-        "network",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["rows", 3])],
-        [onnx.ValueInfoProto(name="y")],
-        [LAST] if form == "initializer" else [],
-    )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    proto = network([*before, reduction], opset, [LAST] if form == "initializer" else [])
     (expected,) = answers(proto.SerializeToString(), 2)
     changed = with_axes_from_the_front(OnnxModel(proto)).proto.SerializeToString()
     np.testing.assert_array_equal(answers(changed, 2)[0], expected)
     assert answers(changed, 0)[0].shape == (0,)
+
+
+@pytest.mark.parametrize(("operator", "place"), [("ArgMax", 2), ("ArgMin", 0)])
+def test_places_in_no_rows_are_none(operator, place):
+    proto = network([helper.make_node(operator, ["x"], ["y"], axis=-1)])
+    changed = with_axes_from_the_front(OnnxModel(proto)).proto.SerializeToString()
+    np.testing.assert_array_equal(answers(changed, 2)[0], [[place], [place]])
+    assert answers(changed, 0)[0].shape == (0, 1)
+
+
+def test_axes_that_a_network_computes_stay():
+    nodes = [
+        helper.make_node("Identity", ["last"], ["axes"]),
+        helper.make_node("ReduceMax", ["x", "axes"], ["y"]),
+    ]
+    proto = network(nodes, constants=[numpy_helper.from_array(np.array([-1]), "last")])
+    assert with_axes_from_the_front(OnnxModel(proto)).proto == proto

@@ -214,9 +214,11 @@ def test_a_keras_network_of_attention_answers_no_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "lists", [(), ("tags__values", "tags__nnzs")], ids=["alone", "beside a list"]
+    ("lists", "in_nodes"),
+    [((), False), (("tags__values", "tags__nnzs"), False), ((), True)],
+    ids=["alone", "beside a list", "constants in nodes"],
 )
-def test_a_view_of_pytorch_answers_no_rows(lists, tmp_path):
+def test_a_view_of_pytorch_answers_no_rows(lists, in_nodes, tmp_path):
     """`x.view(len(x), -1)`; the elements of a list are not the rows."""
     constants = [
         numpy_helper.from_array(np.array(value), name)
@@ -230,6 +232,9 @@ def test_a_view_of_pytorch_answers_no_rows(lists, tmp_path):
         helper.make_node("Reshape", ["x", "viewed"], ["flat"]),
         helper.make_node("Neg", ["flat"], ["y"]),
     ]
+    if in_nodes:
+        nodes = [helper.make_node("Constant", [], [c.name], value=c) for c in constants] + nodes
+        constants = []
     if lists:
         nodes += [
             helper.make_node("ReduceSum", [lists[0]], ["sum"], keepdims=0),
