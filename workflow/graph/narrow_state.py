@@ -61,9 +61,7 @@ def states(old: Bound, state: State, names: Iterable[str]) -> Iterator[State]:
     if not old.operator.learns:
         yield {}
         return
-    restricted = old.operator.restrict(state, schema_of(old.columns), names)
-    if restricted is not None:
-        yield restricted
+    yield from old.operator.restrict(state, schema_of(old.columns), names)
     yield state  # It may not concern these columns at all, such as a table to join.
 
 

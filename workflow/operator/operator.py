@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -265,12 +265,12 @@ class Operator(ABC, metaclass=OperatorMeta):
         """
         return {}
 
-    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
-        """The part of a state for the remaining input columns, for `remove_inputs`.
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> Iterator[State]:
+        """Candidates for the part of a state for the remaining input columns, for `remove_inputs`.
 
         No override is needed for a state with one entry for each input column, by name, or with one
-        number for each in their order. The result is verified: an operator stays only if its output
-        is unchanged.
+        number for each in their order. Each candidate is verified: an operator stays only if its
+        output is unchanged.
 
         Args:
             state: the result of `finish`.
@@ -278,15 +278,15 @@ class Operator(ABC, metaclass=OperatorMeta):
             names: the remaining ones.
 
         Returns:
-            The state of these columns, or None if the operator needs all columns.
+            States of these columns; none if the operator needs all columns.
         """
         rest = set(names)
         if state.keys() == set(columns):
-            return {name: state[name] for name in columns if name in rest}
-        if any(c.is_list or c.rows != len(columns) for c in state.values()):
-            return None
-        rows = [number for number, name in enumerate(columns) if name in rest]
-        return {key: _rows(column, rows) for key, column in state.items()}
+            yield {name: state[name] for name in columns if name in rest}
+        # Both may be so: columns can have the names of the entries, such as "mean" and "std".
+        if all(not c.is_list and c.rows == len(columns) for c in state.values()):
+            rows = [number for number, name in enumerate(columns) if name in rest]
+            yield {key: _rows(column, rows) for key, column in state.items()}
 
     @classmethod
     def examples(cls) -> list[Example]:

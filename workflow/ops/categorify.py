@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -261,14 +261,14 @@ class Categorify(Operator):
                 )
         return outputs
 
-    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> Iterator[State]:
         """The vocabularies of the remaining columns; combinations that lose a column are dropped."""
         entries: dict[str, Column] = {}
         for vocabulary, members in remaining(self._vocabularies(columns, state), state, set(names)):
             entry_names = self._state_names([vocabulary], state)
             entries |= {name: state[name] for name in entry_names if name in state}
             entries |= members
-        return entries
+        yield entries
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> Categorify:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -142,11 +142,11 @@ class ColumnSimilarity(Operator):
         )
         return [(group[0], group[1]) for group in groups]
 
-    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> Iterator[State]:
         """The tables, unless a pair loses a column."""
         rest = set(names)
-        whole = all(rest.isdisjoint(pair) or rest.issuperset(pair) for pair in self._pairs(columns))
-        return state if whole else None
+        if all(rest.isdisjoint(pair) or rest.issuperset(pair) for pair in self._pairs(columns)):
+            yield state
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], state: State) -> ColumnSimilarity:

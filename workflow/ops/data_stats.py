@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import ClassVar
@@ -164,10 +164,10 @@ class DataStats(Operator):
             )
         return dict(columns)
 
-    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:  # noqa: ARG002
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> Iterator[State]:  # noqa: ARG002
         """Statistics of the remaining columns."""
         rest = set(names)
-        return {key: column for key, column in state.items() if key.partition(".")[2] in rest}
+        yield {key: column for key, column in state.items() if key.partition(".")[2] in rest}
 
 
 _MOMENTS = ("rows", "values", "cardinality", "mean", "std")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -234,9 +234,9 @@ class JoinGroupby(Operator):
                 )
         return outputs
 
-    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> Iterator[State]:
         """The tables of the remaining groups."""
-        return tables.restrict_groups(state, self.groups(columns), names)
+        yield tables.restrict_groups(state, self.groups(columns), names)
 
 
 def _described(number: int) -> str:

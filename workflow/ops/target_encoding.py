@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -249,11 +249,10 @@ class TargetEncoding(OutOfFoldOperator):
         )
         return names
 
-    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> State | None:
+    def restrict(self, state: State, columns: Schema, names: Iterable[str]) -> Iterator[State]:
         """The tables of the remaining groups; given names belong to all groups."""
-        if self.out_col is not None:
-            return None
-        return tables.restrict_groups(state, self.groups(columns), names)
+        if self.out_col is None:
+            yield tables.restrict_groups(state, self.groups(columns), names)
 
     def fold_partial(self, frame: pl.LazyFrame, columns: Schema, fold: str) -> Partials:
         """Sum and count of each target, by group and fold."""

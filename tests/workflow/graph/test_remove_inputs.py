@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -93,6 +94,16 @@ def test_the_whole_workflow_is_left_as_it_was(tmp_path):
     assert workflow.input_schema.names == ["userId", "movieId"]
 
 
+def test_columns_may_have_the_names_of_a_state(tmp_path):
+    moments = {"mean": [1.0, 3.0, 8.0], "std": [5.0, 7.0, 7.0], "userId": [7, 8, 9]}
+    workflow = Workflow((["mean", "std"] >> ops.Normalize()) + "userId").fit(moments)
+    smaller = workflow.remove_inputs("std")
+    assert smaller.output_schema.names == ["mean", "userId"]
+    means = np.array(moments["mean"])
+    expected = (means - means.mean()) / means.std(ddof=1)
+    np.testing.assert_allclose(smaller.transform(moments).collect()["mean"], expected, rtol=1e-6)
+
+
 def test_what_is_derived_goes_through_all_kinds_of_nodes(tmp_path):
     scaled = Subgraph("numbers", ["price", "year"] >> ops.FillMissing(0) >> ops.Normalize())
     ids = ["userId", "movieId"] >> ops.Categorify(max_size={"movieId": 4})
@@ -157,7 +168,7 @@ class Careless(ops.Normalize, abstract=True):
     """Keeps the moments of the first column, whichever remains."""
 
     def restrict(self, state, columns, names):  # noqa: ARG002
-        return {name: Column(moments.array[:1]) for name, moments in state.items()}
+        yield {name: Column(moments.array[:1]) for name, moments in state.items()}
 
 
 def test_an_operator_that_would_make_something_else_goes():
