@@ -80,9 +80,7 @@ def _contents(step: Step) -> Iterator[bytes]:
     for name, value in step.parameters.items():
         if isinstance(value, Column):
             yield _of_table(value)
-        elif isinstance(value, list | tuple):
-            yield _of_array(np.array(value))
-        elif isinstance(value, bool | int | float) or (step.verb, name) == ("constant", "value"):
+        elif isinstance(value, int | float) or (step.verb, name) == ("constant", "value"):
             yield _of_array(np.array([value]))
 
 

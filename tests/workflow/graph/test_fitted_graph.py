@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from workflow import Workflow, ops
+from workflow import Workflow, WorkflowError, ops
 from workflow.graph import fitted_graph
 from workflow.transform import outputs
 
@@ -99,3 +99,18 @@ def test_a_sum_of_many_columns_can_be_copied_after_its_first_use(copied, tmp_pat
     loaded = Workflow.load(tmp_path)
     loaded.transform(data)
     assert copied(loaded).transform(data).collect()["c0"].to_list() == [999.0, 1998.0]
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [ops.Dropna(), ops.Groupby("user", aggs={"price": "max"}), ops.DifferenceLag("user", 1)],
+    ids=lambda operator: operator.label,
+)
+@pytest.mark.parametrize("then", [lambda made: made, lambda made: made >> ops.FillMissing(0)])
+def test_no_program_of_single_rows_leaves_out_an_operator_over_several(operator, then):
+    data = {"user": [7, 7, 9], "price": [1.0, None, 6.0]}
+    workflow = Workflow(then(["user", "price"] >> operator)).fit(data)
+    with pytest.raises(WorkflowError, match=f"{operator.label} over .* needs more than one row"):
+        _ = workflow.program
+    with pytest.raises(WorkflowError, match=f"{operator.label} over .* needs more than one row"):
+        workflow.served(workflow.output_schema.names)
