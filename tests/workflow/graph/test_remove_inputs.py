@@ -151,6 +151,9 @@ def test_groups_that_remain_whole_remain(tmp_path):
     workflow = Workflow(groups >> ops.TargetEncoding("rating")).fit(DATA)
     smaller = removed(workflow, ["movieId"], tmp_path)
     assert smaller.output_schema.names == ["TE_userId_rating", "TE_userId_year_rating"]
+    # The target is among the inputs as before, so it can learn again.
+    encoded = smaller.transform(DATA).collect()
+    assert smaller.fit(DATA).transform(DATA).collect().equals(encoded)
     smaller = removed(workflow, ["movieId", "year"], tmp_path)
     assert smaller.output_schema.names == ["TE_userId_rating"]
     with pytest.raises(WorkflowError, match="Nothing remains of the workflow without userId"):
@@ -162,6 +165,14 @@ def test_an_operator_that_needs_all_its_columns_goes(tmp_path):
     smaller = removed(Workflow(share + "userId").fit(DATA), ["year"], tmp_path)
     assert smaller.output_schema.names == ["userId"]
     assert smaller.input_schema.names == ["userId"]
+
+
+@pytest.mark.parametrize("year", [["year"], ["year"] >> ops.FillMissing(2000)])
+def test_an_operator_goes_on_with_the_columns_that_it_depends_on(year, tmp_path):
+    share = ops.LambdaOp(lambda column, df: column / df["year"], dependency=year)
+    workflow = Workflow((["price", "rating"] >> share) + "userId").fit(DATA)
+    smaller = removed(workflow, ["rating"], tmp_path)
+    assert smaller.output_schema.names == ["price", "userId"]
 
 
 class Careless(ops.Normalize, abstract=True):
