@@ -209,6 +209,12 @@ def test_columns_of_a_group_that_ended_are_grouped_anew():
     assert Workflow(crossed).fit(DATA).output_schema.names == ["_X_".join(names)]
 
 
+def test_a_single_column_may_end_on_the_way():
+    low, high = ["age"] >> ops.Bucketize([0.5]), ["rating"] >> ops.Bucketize([0.1, 0.2, 0.3])
+    crossed = [[high, "user"], low] >> ops.DropLowCardinality(3) >> ops.HashedCross(50)
+    assert Workflow(crossed).fit(DATA).output_schema.names == ["rating_X_user"]
+
+
 def test_a_group_that_no_operator_takes_changes_nothing():
     grouped = Workflow([["age", "rating"], "age"] >> ops.FillMissing(0)).fit(DATA)
     plain = Workflow(["age", "rating"] >> ops.FillMissing(0)).fit(DATA)
