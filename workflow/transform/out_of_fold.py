@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import TypeGuard, cast
 
 import polars as pl
 
@@ -46,7 +47,7 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
         frame = held_to(columns.sound(), graph.input_schema)
         for number, node in enumerate(nodes):
             state = states.get(number, {})
-            if isinstance(node, OperatorNode) and _is_out_of_fold(node):
+            if _is_out_of_fold(node):
                 inputs = resolution.inputs(node)
                 resolution.made[node] = _resolve_folds(node, inputs, state, frame, engine)
             else:
@@ -56,7 +57,7 @@ def transform_out_of_fold(graph: FittedGraph, source: Source, engine: str) -> pl
         return output.rows.select(frame, graph.steps_of(output), engine)
 
 
-def _is_out_of_fold(node: Node) -> bool:
+def _is_out_of_fold(node: Node) -> TypeGuard[OperatorNode]:
     return isinstance(node, OperatorNode) and isinstance(node.operator, OutOfFoldOperator)
 
 
@@ -64,9 +65,7 @@ def _resolve_folds(
     node: OperatorNode, inputs: list[Resolved], state: State, frame: pl.LazyFrame, engine: str
 ) -> Resolved:
     bound = node.bind(inputs)
-    operator, rows, columns = bound.operator, bound.rows, bound.columns
-    if not isinstance(operator, OutOfFoldOperator):
-        raise TypeError(f"Expected an out-of-fold operator. Received: {node}.")
+    operator, rows, columns = cast("OutOfFoldOperator", bound.operator), bound.rows, bound.columns
     with bound.errors():
         row = rows.numbered(operator, ROW)
         name = FOLD
