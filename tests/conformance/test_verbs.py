@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -9,6 +13,7 @@ from hypothesis import strategies as st
 from interpreters import CANNOT, OTHERS, REFERENCE, assert_same, equality_of
 from searched import searched
 from strategies import chains, programs, schema_of_source, signatures
+from verb_cases import make_column
 
 from workflow.expressions.language.limits import Range
 from workflow.expressions.language.tree import call, source
@@ -55,6 +60,51 @@ def test_verb_is_the_same_on_every_interpreter(verb: str, data: st.DataObject):
     for row in range(together.rows):
         alone = REFERENCE.run(program, {n: take_row(c, row) for n, c in columns.items()})["out"]
         assert_same(take_row(together, row), alone, what=f"{verb}, row {row}")
+
+
+LENIENT: dict[str, tuple[tuple[list[Any], ...], Callable[..., Any]]] = {
+    "where": (
+        ([None, False, True], [None, 1], [None, 2]),
+        lambda condition, a, b: None if condition is None else a if condition else b,
+    ),
+    "fill_null": (([None, 1], [None, 2]), lambda a, b: b if a is None else a),
+    "logical_and": (
+        ([None, False, True],) * 2,
+        lambda a, b: False if False in (a, b) else None if None in (a, b) else True,
+    ),
+    "logical_or": (
+        ([None, False, True],) * 2,
+        lambda a, b: True if True in (a, b) else None if None in (a, b) else False,
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", LENIENT)
+def test_a_null_counts_as_the_language_says_whichever_operands_can_be_null(verb: str):
+    """Every row of values and nulls, for each choice of the operands that can be null."""
+    values, function = LENIENT[verb]
+    for nullable in product([True, False], repeat=len(values)):
+        choices = [v if null else v[1:] for v, null in zip(values, nullable, strict=True)]
+        rows = list(product(*choices))
+        dtypes = ["bool" if False in v else "int64" for v in values]
+        operands = [
+            source(name, Type(dtype, nullable=null))
+            for name, dtype, null in zip("abc", dtypes, nullable, strict=False)
+        ]
+        result = call(verb, *operands)
+        made = ColumnSchema("out", result.type.dtype, nullable=result.type.nullable)
+        program = build([(made, result)], Schema(map(schema_of_source, operands)))
+        data = zip("abc", dtypes, zip(*rows, strict=True), strict=False)
+        columns = {name: make_column(dtype, cells) for name, dtype, cells in data}
+        expected = [function(*row) for row in rows]
+        for each in (REFERENCE, *OTHERS):
+            out = each.run(program, columns)["out"]
+            valid = [True] * out.rows if out.valid is None else out.valid.tolist()
+            cells = [
+                value if is_value else None
+                for value, is_value in zip(out.array.tolist(), valid, strict=True)
+            ]
+            assert cells == expected, (each.name, nullable)
 
 
 EXACT = [
