@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -105,6 +106,39 @@ def test_a_null_counts_as_the_language_says_whichever_operands_can_be_null(verb:
                 for value, is_value in zip(out.array.tolist(), valid, strict=True)
             ]
             assert cells == expected, (each.name, nullable)
+
+
+ARITHMETIC: dict[str, Callable[..., int]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "floor_divide": operator.floordiv,
+    "negate": lambda a, _: -a,
+    "absolute": lambda a, _: abs(a),
+}
+
+
+@pytest.mark.parametrize("dtype", [name for name, info in DTYPES.items() if info.is_integer])
+def test_an_integer_wraps_round_before_the_next_verb_reads_it(dtype: str):
+    """Carried in a wider type, as ONNX does, a sum beyond the limits would be another number."""
+    limits = np.iinfo(DTYPES[dtype].numpy)
+    low, high, span = int(limits.min), int(limits.max), 1 << limits.bits
+    least = [low, -1] if low else []
+    rows = list(product([*least, 0, 1, high], [*least, 1, 2, high]))
+    a, b = (source(name, Type(dtype, nullable=False)) for name in "ab")
+    results = {v: call(v, *(a, b)[: VERBS[v].arity]) for v in ARITHMETIC}
+    assert {result.type.dtype for result in results.values()} == {dtype}
+    made = [(ColumnSchema(v, "bool", nullable=False), result > 2) for v, result in results.items()]
+    program = build(made, Schema(map(schema_of_source, (a, b))))
+    cells = zip("ab", zip(*rows, strict=True), strict=True)
+    data = {name: make_column(dtype, values) for name, values in cells}
+    expected = {
+        verb: [(function(*row) - low) % span + low > 2 for row in rows]
+        for verb, function in ARITHMETIC.items()
+    }
+    for each in (REFERENCE, *OTHERS):
+        received = {name: column.array.tolist() for name, column in each.run(program, data).items()}
+        assert received == expected, each.name
 
 
 EXACT = [
