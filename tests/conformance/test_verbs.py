@@ -113,6 +113,7 @@ ARITHMETIC: dict[str, Callable[..., int]] = {
     "subtract": operator.sub,
     "multiply": operator.mul,
     "floor_divide": operator.floordiv,
+    "modulo": operator.mod,
     "negate": lambda a, _: -a,
     "absolute": lambda a, _: abs(a),
 }
