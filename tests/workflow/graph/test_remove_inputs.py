@@ -94,14 +94,21 @@ def test_the_whole_workflow_is_left_as_it_was(tmp_path):
     assert workflow.input_schema.names == ["userId", "movieId"]
 
 
-def test_columns_may_have_the_names_of_a_state(tmp_path):
-    moments = {"mean": [1.0, 3.0, 8.0], "std": [5.0, 7.0, 7.0], "userId": [7, 8, 9]}
-    workflow = Workflow((["mean", "std"] >> ops.Normalize()) + "userId").fit(moments)
-    smaller = workflow.remove_inputs("std")
-    assert smaller.output_schema.names == ["mean", "userId"]
-    means = np.array(moments["mean"])
-    expected = (means - means.mean()) / means.std(ddof=1)
-    np.testing.assert_allclose(smaller.transform(moments).collect()["mean"], expected, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("names", "operator", "expected"),
+    [
+        (["mean", "std"], ops.Normalize(), lambda v: (v - v.mean()) / v.std(ddof=1)),
+        (["min", "range"], ops.NormalizeMinMax(), lambda v: (v - v.min()) / np.ptp(v)),
+    ],
+)
+def test_columns_may_have_the_names_of_a_state(names, operator, expected):
+    values = [1.0, 3.0, 8.0]
+    data = dict(zip(names, [values, [5.0, 7.0, 7.0]], strict=True)) | {"userId": [7, 8, 9]}
+    workflow = Workflow((names >> operator) + "userId").fit(data)
+    smaller = workflow.remove_inputs(names[1])
+    assert smaller.output_schema.names == [names[0], "userId"]
+    made = smaller.transform(data).collect()[names[0]]
+    np.testing.assert_allclose(made, expected(np.array(values)), rtol=1e-6)
 
 
 def test_what_is_derived_goes_through_all_kinds_of_nodes(tmp_path):
