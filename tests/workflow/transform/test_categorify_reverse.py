@@ -103,6 +103,14 @@ def test_two_vocabularies_of_one_column_are_told_apart():
     assert meanings(workflow, "city") == RESERVED | {3: "Rome", 4: ""}
 
 
+def test_ids_of_another_dtype_and_of_chosen_rows_have_their_values():
+    narrow = ops.LambdaOp(lambda ids: ids.cast("int32"))
+    known = ops.Filter(lambda frame: ~frame["city"].is_null())
+    ids = ["user"] >> ops.Categorify()
+    for node in (ids >> narrow, (ids + "city") >> known, ((ids >> narrow) + "city") >> known):
+        assert meanings(fitted(node), "user") == RESERVED | {3: 7, 4: 9}
+
+
 def test_it_outlives_saving(tmp_path):
     workflow = fitted([["user", "city"], "city"] >> ops.Categorify(encode_type="combo"))
     workflow.save(tmp_path / "saved")
