@@ -95,6 +95,10 @@ FORMS: dict[str, tuple[Callable[[], Any], Any]] = {
     "every column in a group": (lambda: country()[[["*"]]] + "user", ["geo_country", "user"]),
     "every column of a node in a group": (lambda: both()[[["*"]]], [PAIR]),
     "some of a node": (lambda: [(both() + "age")["geo_country", "user"], "age"], [PAIR, "age"]),
+    "some of a node with groups": (
+        lambda: ([[country(), "user"], "age"] >> ops.AddTags(["mine"]))["geo_country", "user"],
+        [PAIR],
+    ),
     "a group of what is left": (lambda: [(both() + "age") - "age"], [PAIR]),
 }
 TAGGED = Schema(
