@@ -124,6 +124,15 @@ def test_facts_are_saved_and_kept_by_parts_of_a_workflow(tmp_path):
     expect_facts(smaller.training_data, pl.DataFrame(ROWS))
 
 
+def test_infinite_ends_are_not_known_and_do_not_prevent_saving(tmp_path):
+    rows = pl.DataFrame({"price": [math.inf, 1.0, None], "city": ["a", "b", "a"]})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    for data in (rows, tmp_path / "rows.parquet"):
+        Workflow((["city"] >> ops.Categorify()) + "price").fit(data).save(tmp_path / "saved")
+        found = Workflow.load(tmp_path / "saved").training_data.columns["price"]
+        assert found == TrainedColumn(values=3, nulls=1, minimum=1.0, maximum=None)
+
+
 def test_nothing_is_read_if_no_operator_learns():
     workflow = Workflow(["price"] >> ops.FillMissing(0)).fit(ROWS)
     assert workflow.training_data == TrainingData()
