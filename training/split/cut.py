@@ -9,9 +9,8 @@ from typing import Any
 import keras
 
 from training.errors import TrainingError
-from training.layers.takes_lists import holds_lists
 from training.private import kept_histories, layers_of, node_of
-from training.tables.shared_table import TABLES, SharedTable
+from training.tables.shared_table import TABLES
 
 
 @dataclass(frozen=True)
@@ -103,16 +102,12 @@ def is_compilable(parts: SplitModel) -> bool:
 
 
 def _compiles(node: Any) -> bool:
-    parts = [node.operation]
-    if isinstance(node.operation, keras.layers.Layer):
-        parts = layers_of(node.operation)
-    tables = [part for part in parts if isinstance(part, SharedTable)]
-    arguments = node.arguments
-    takes_lists = holds_lists((*arguments.args, *arguments.kwargs.values()))
-    if any(table.is_divided for table in tables) or (tables and takes_lists):
-        return False
+    operation = node.operation
+    parts = layers_of(operation) if isinstance(operation, keras.layers.Layer) else [operation]
     return all(
-        getattr(part, "supports_jit", True) and not getattr(part, "validate_ids", False)
+        getattr(part, "supports_jit", True)  # False of layers that have been called with lists
+        and not getattr(part, "validate_ids", False)
+        and not getattr(part, "is_divided", False)
         for part in parts
     )
 

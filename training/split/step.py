@@ -89,7 +89,7 @@ class SplitStep:
         self._xla = xla
         self._prepare()
         self._on_gpu = has_gpu()
-        self._has_metrics = exchange is None and len(model.outputs) == 1
+        self._has_metrics = exchange is None  # then Keras makes them while a step is traced
         with tf.device(_HOST):
             self._largest = tf.Variable(0, trainable=False, dtype=tf.int64)
 
@@ -179,9 +179,7 @@ class SplitStep:
                 self.model.optimizer.build(self.model.trainable_variables)
 
     def _make_metrics(self, y: Any, weight: Any) -> None:
-        """Make Keras create its metrics now, which it otherwise does at their first use.
-
-        Workers read them earlier, and a tower with several outputs counts the loss of each.
+        """Make Keras create its metrics now, since workers read them before their first use.
 
         Args:
             y: labels, whose shapes decide which metrics Keras makes.
@@ -196,18 +194,17 @@ class SplitStep:
             y, outputs, weight = keras.tree.map_structure(_one_row, tensors)
             # Of the class: `train` gives the model a function that counts these rows for the report.
             compute = partial(type(self.model).compute_metrics, self.model, None)
-            if len(self.model.outputs) > 1:
+            if len(self.model.outputs) > 1:  # Keras counts the loss of each
                 self.model.compute_loss(y=y, y_pred=outputs, sample_weight=weight)
             compute(y, outputs, weight)
             self.model.reset_metrics()
-            if self._exchange is not None:
-                ones = keras.tree.map_structure(_ones_like, (y, weight))
-                # Unlike the labels: the largest error is no sum either, and would stay 0.
-                halves = keras.tree.map_structure(
-                    lambda part: part + 0.5 if part.dtype.is_floating else part, outputs
-                )
-                expect_sums(self.model, lambda: compute(ones[0], halves, ones[1]))
-                self.model.reset_metrics()
+            ones = keras.tree.map_structure(_ones_like, (y, weight))
+            # Unlike the labels: the largest error is no sum either, and would stay 0.
+            halves = keras.tree.map_structure(
+                lambda part: part + 0.5 if part.dtype.is_floating else part, outputs
+            )
+            expect_sums(self.model, lambda: compute(ones[0], halves, ones[1]))
+            self.model.reset_metrics()
             for variable, value in state:  # of an epoch that is resumed
                 variable.assign(value)
 

@@ -90,6 +90,12 @@ def without_weights():
     return keras.Model(user, layers.EmbeddingBag(50, 1)(user))
 
 
+def partly_without_weights():
+    user = keras.Input((1,), name="userId", dtype="int32")
+    x = layers.EmbeddingBag(50, 1)(user)
+    return keras.Model(user, {"score": x, "chance": keras.layers.Dense(1, "sigmoid")(x)})
+
+
 def functional(kind=keras.Model, hidden=None):
     user = keras.Input((1,), name="userId", dtype="int32")
     x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)
@@ -299,6 +305,7 @@ def test_texts_as_vectors_are_trained(mode, before):
         (subclassed, "functional model.*Received.*split=False, if there is one worker"),
         (regularized, "without a regularizer.*embeddings.*split=False, if there is one worker"),
         (without_weights, "dense layers after its lookups"),
+        (partly_without_weights, "dense layers after its lookups.*an output without any"),
     ],
 )
 def test_what_cannot_be_split_is_refused(make, message):
