@@ -28,7 +28,11 @@ from workflow.wire.request_rules import NNZS
 
 # The tree of each node, the column that it asks for: of all sorts of tree ensembles.
 _FEATURES_OF_TREES = "nodes_featureids"
+# A value for each column, or one for all.
+_VALUES_OF_IMPUTERS = ("imputed_value_floats", "imputed_value_int64s")
 _LINEAR = ("LinearClassifier", "LinearRegressor")
+# Operations whose result has the columns of their operand, each as that one's.
+_BY_COLUMN = {"Binarizer", "Cast", "Clip", "Identity", "Imputer", "Normalizer", "Scaler"}
 
 
 class OnnxModelFile:
@@ -325,11 +329,17 @@ def _size(size: Any) -> str:
 
 
 def _features_asked(graph: onnx.GraphProto, name: str) -> int:
-    """The number of columns of an input for which trees and linear models ask; 0 without these.
+    """The number of columns of an input for which trees, linear models and imputers ask; 0 without these.
 
     onnxruntime takes a narrower matrix, and reads other rows or other coefficients for the rest.
     """
-    return max((_features_of(node) for node in graph.node if name in node.input), default=0)
+    matrices, asked = {name}, 0
+    for node in graph.node:  # each behind those whose results it takes
+        if matrices.intersection(node.input):
+            asked = max(asked, _features_of(node))
+            if node.op_type in _BY_COLUMN:
+                matrices.update(node.output)
+    return asked
 
 
 def _features_of(node: onnx.NodeProto) -> int:
@@ -337,4 +347,5 @@ def _features_of(node: onnx.NodeProto) -> int:
     if node.op_type in _LINEAR:
         vectors = attributes.get("targets") or len(attributes.get("intercepts", [])) or 1
         return len(attributes.get("coefficients", [])) // vectors
-    return max(attributes.get(_FEATURES_OF_TREES, []), default=-1) + 1
+    columns = [len(attributes.get(values, [])) for values in _VALUES_OF_IMPUTERS]
+    return max(*columns, *(number + 1 for number in attributes.get(_FEATURES_OF_TREES, [])))

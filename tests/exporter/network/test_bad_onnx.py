@@ -353,21 +353,36 @@ def test_a_matrix_of_other_columns(columns, reason, workflow, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("operation", "more"),
+    ("operation", "more", "before"),
     [
-        ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0], "intercepts": [0.0]}),
-        ("LinearRegressor", {"coefficients": [1.0] * 6, "targets": 2}),
-        ("LinearClassifier", {"coefficients": [1.0] * 9, "intercepts": [0.0] * 3}),
+        ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0], "intercepts": [0.0]}, {}),
+        ("LinearRegressor", {"coefficients": [1.0] * 6, "targets": 2}, {"Cast": {"to": 1}}),
+        (
+            "LinearClassifier",
+            {"coefficients": [1.0] * 9, "intercepts": [0.0] * 3},
+            {"Imputer": {"imputed_value_floats": [0.0]}, "Normalizer": {"norm": "L2"}},
+        ),
+        ("Normalizer", {"norm": "L2"}, {"Imputer": {"imputed_value_floats": [1.0, 2.0, 3.0]}}),
     ],
+    ids=["linear", "behind a cast", "behind an imputer", "imputer"],
 )
-def test_a_linear_model_that_was_trained_on_more_columns(operation, more, refused):
+def test_a_model_that_was_trained_on_more_columns(operation, more, before, refused):
     """As skl2onnx converts it with FloatTensorType([None, None]); onnxruntime answers fewer columns."""
     classes = {"classlabels_ints": [0, 1, 2]} if operation == "LinearClassifier" else {}
     outputs = ["label", "y"] if classes else ["y"]
-    node = helper.make_node(
-        operation, ["features"], outputs, domain="ai.onnx.ml", **more, **classes
-    )
-    network = model_of([node], {"features": ["N", None]}, {"y": ["N", "K"]}, ml=1)
+    steps = {**before, operation: {**more, **classes}}
+    places = ["features", *list(steps)[:-1]]
+    nodes = [
+        helper.make_node(
+            kind,
+            [place],
+            outputs if kind == operation else [kind],
+            domain="" if kind == "Cast" else "ai.onnx.ml",
+            **settings,
+        )
+        for place, (kind, settings) in zip(places, steps.items(), strict=True)
+    ]
+    network = model_of(nodes, {"features": ["N", None]}, {"y": ["N", "K"]}, ml=1)
     refused_with(
         refused(network, columns={"features": ["user", "price"]}),
         r"Expected 3 columns or more for the input 'features' .*asks for column 2, .*: 2, user, price",
