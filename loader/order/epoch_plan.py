@@ -138,7 +138,7 @@ def epoch_chunks(
     rows = 0
     for piece in pieces:
         is_full = len(current) >= parts_per_chunk and rows >= least_rows
-        if current and (is_full or rows + piece.rows > max_rows):
+        if is_full or rows + piece.rows > max_rows:
             chunks.append(Chunk(tuple(current)))
             current, rows = [], 0
         current.append(piece)
