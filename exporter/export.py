@@ -15,7 +15,12 @@ from tempfile import TemporaryDirectory
 from types import NoneType
 from typing import Any
 
-from exporter.columns.embeddings import expect_room, expect_same_fit, spare_tables
+from exporter.columns.embeddings import (
+    expect_own_names,
+    expect_room,
+    expect_same_fit,
+    spare_tables,
+)
 from exporter.columns.hashed_bytes import expect_no_hashed_bytes
 from exporter.columns.served_columns import expect_no_lists, select_features
 from exporter.errors import ExportError
@@ -254,6 +259,7 @@ def _export(
     at_work("plan")
     workflow = copy.copy(workflow)  # which another thread may fit meanwhile
     network = as_network(given_network, serving.columns)
+    expect_own_names(network, workflow)
     options = replace(
         serving,
         columns=network.columns,

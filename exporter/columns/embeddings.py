@@ -5,6 +5,7 @@ from __future__ import annotations
 from exporter.columns.served_columns import ServedColumns
 from exporter.errors import ExportError
 from training.column_facts.id_counts import id_count, too_small
+from training.network.named_inputs import base_of
 from training.network.nearest_items import NearestNetwork
 from training.network.network import Columns, Network
 from workflow import Workflow
@@ -65,6 +66,26 @@ def expect_same_fit(network: Network, workflow: Workflow) -> None:
             "with. Write them again with training.retrieval.write_item_vectors. If only the query's "
             "tower was trained since: ServingOptions(other_fit=True), in a shell --option other_fit=True."
         )
+
+
+def expect_own_names(network: Network, workflow: Workflow) -> None:
+    """Check that a Keras model is served the columns on which it was trained.
+
+    Keras is given columns by the keys of the model's dictionary of inputs, and a server by the names of
+    the inputs. A workflow that makes both would serve another column without a word.
+
+    Raises:
+        ExportError: names the input and both columns.
+    """
+    keys = getattr(getattr(network, "tower", network), "keys", {})
+    for name, key in keys.items():
+        if {key, base_of(name)} <= {*workflow.output_schema}:
+            raise ExportError(
+                "Expected the network's inputs under their own names, since Keras is given columns by the keys of "
+                f"its inputs, and a server by their names. Received: the input {name!r} under the key {key!r}, and a "
+                f"workflow that makes both columns. Write keras.Input(..., name={key!r}), or say which column "
+                f"feeds it: ServingOptions(columns={{{base_of(name)!r}: {key!r}}})."
+            )
 
 
 def spare_tables(network: Network, features: ServedColumns) -> tuple[str, ...]:

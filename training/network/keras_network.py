@@ -15,12 +15,12 @@ import keras
 from training.errors import TrainingError
 from training.keras_signature import model_signature
 from training.layers.records_fits import fits_of_model
-from training.network.named_inputs import expect_single, name_inputs
+from training.network.named_inputs import base_of, expect_single, name_inputs
 from training.network.network import Columns
 from training.network.servable import call_on_cpu, is_half, traced, weight_bytes
 from training.retrieval.softmax import LogProbability
 from training.saved_model import network_function, network_state
-from training.table_sizes import tables_of
+from training.table_sizes import columns_of_inputs, tables_of
 from workflow.errors import in_a_line
 from workflow.schema.column import Array
 from workflow.wire.request_rules import VALUES
@@ -30,6 +30,10 @@ _UNKNOWN = re.compile(r"Could not locate (?:class|function) '([^']+)'")
 
 class KerasNetwork:
     """A Keras model in memory.
+
+    Attributes:
+        keys: input -> its key in the model's dictionary of inputs, by which training gives it a column,
+            where that is another name and `columns` does not say which column feeds it.
 
     Raises:
         TrainingError: its inputs or outputs cannot be served under names, its outputs differ from
@@ -50,6 +54,11 @@ class KerasNetwork:
         inputs = getattr(model, "inputs", None) or ()
         names = name_inputs([t.name for t in inputs], expect_single(columns))
         self.columns: Columns = names
+        self.keys = {
+            name: key
+            for name, key in columns_of_inputs(model).items()
+            if key not in (name, base_of(name)) and columns.keys().isdisjoint((name, base_of(name)))
+        }
         declared = model_signature(model, names)
         self._function = network_function(model, declared)
         self.function, self.signature = traced(self._function, declared)

@@ -38,13 +38,18 @@ def expect_known(inputs: Iterable[str], named: Iterable[str]) -> None:
         TrainingError: names the inputs, and the others.
     """
     names = [*inputs]
-    columns = {*names, *(name.removesuffix(VALUES).removesuffix(NNZS) for name in names)}
+    columns = {*names, *map(base_of, names)}
     if unknown := [name for name in named if name not in columns]:
         raise TrainingError(
             f"Expected columns={{input of the network: column of the workflow}}. The inputs are "
             f"{listed(names)}. Received: {listed(map(repr, unknown))}, which is not an input."
             + did_you_mean(unknown, columns)
         )
+
+
+def base_of(name: str) -> str:
+    """The column of an input, whose name that of a list's half extends."""
+    return name.removesuffix(VALUES).removesuffix(NNZS)
 
 
 def expect_distinct(columns: Iterable[str]) -> None:

@@ -142,6 +142,31 @@ def test_two_columns_change_places(export):
     np.testing.assert_array_equal(received, [[9.0], [18.0]])
 
 
+@pytest.mark.filterwarnings("ignore:When providing")
+@pytest.mark.parametrize("halves", [[""], ["__values", "__nnzs"]], ids=["number", "list"])
+def test_an_input_under_the_key_of_another_column_is_refused(halves, export, tmp_path):
+    """Trained on "home", it was served with "away", and the proof and parity took both by the name."""
+    values = [[1.0], [2.0, 3.0]] if len(halves) > 1 else [1.0, 2.0]
+    columns = {"home": values, "away": values[::-1]}
+    workflow = Workflow([*columns] >> ops.LambdaOp(lambda column: column.cast("int64"))).fit(
+        columns
+    )
+    given = [keras.Input((1,), name=f"away{half}", dtype="int64") for half in halves]
+    given = {"home": tuple(given) if len(halves) > 1 else given[0]}
+    model = keras.Model(
+        given, keras.layers.Dense(1, name="y")(layers.EmbeddingBag(9, 2)(given["home"]))
+    )
+    message = r"Received: the input 'away\w*' under the key 'home'.* makes both.*name='home'"
+    with pytest.raises(ExportError, match=message):
+        export(model, workflow, labels=[])
+    assert not (tmp_path / "models").exists()
+    report = export(model, workflow, labels=[], serving=ServingOptions(columns={"away": "home"}))
+    assert [column.name for column in report.plan.features.inputs] == ["home"]
+    only_away = workflow.remove_inputs(["home"])  # renamed on the way to Keras
+    report = export(model, only_away, labels=[], name="renamed")
+    assert [column.name for column in report.plan.features.inputs] == ["away"]
+
+
 def test_a_table_too_small_is_found_by_its_column(pipeline, export):
     small = make_network(pipeline, rows=4)
     with pytest.raises(ExportError, match="6 rows or more for 'name'"):
