@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,7 @@ from workflow.wire.request_rules import NNZS
 
 # The tree of each node, the column that it asks for: of all sorts of tree ensembles.
 _FEATURES_OF_TREES = "nodes_featureids"
-# A value for each column, or one for all.
-_VALUES_OF_IMPUTERS = ("imputed_value_floats", "imputed_value_int64s")
+_IMPUTED = ("imputed_value_floats", "imputed_value_int64s")
 _LINEAR = ("LinearClassifier", "LinearRegressor")
 # Operations whose result has the columns of their operand, each as that one's.
 _BY_COLUMN = {"Binarizer", "Cast", "Clip", "Identity", "Imputer", "Normalizer", "Scaler"}
@@ -181,13 +180,16 @@ class OnnxNetwork:
                     f'ServingOptions(columns={{{spec.name!r}: ["<column>", ...]}}).'
                 )
             return
+        graph, shown = self.model.file.proto.graph, str(spec)
+        if width is None:
+            width, shown = _values_imputed(graph, spec.name), "whose imputer has a value for each"
         if width is not None and len(columns) != width:
             raise TrainingError(
                 f"Expected {width} columns for the input {spec.name!r} of the network, "
-                f"{spec}. Received: {len(columns)}, {listed(columns)}. "
+                f"{shown}. Received: {len(columns)}, {listed(columns)}. "
                 "Name those of the training, in its order."
             )
-        asked = _features_asked(self.model.file.proto.graph, spec.name)
+        asked = _features_asked(graph, spec.name)
         if asked > len(columns):
             raise TrainingError(
                 f"Expected {asked} columns or more for the input {spec.name!r} of the network, which "
@@ -328,18 +330,22 @@ def _size(size: Any) -> str:
     return str(size.dim_value) if size.HasField("dim_value") else size.dim_param or "?"
 
 
+def _takers(graph: onnx.GraphProto, name: str) -> Iterator[onnx.NodeProto]:
+    """The operations that take an input, as it is or behind others that keep its columns."""
+    matrices = {name}
+    for node in graph.node:  # each behind those whose results it takes
+        if matrices.intersection(node.input):
+            yield node
+            if node.op_type in _BY_COLUMN:
+                matrices.update(node.output)
+
+
 def _features_asked(graph: onnx.GraphProto, name: str) -> int:
-    """The number of columns of an input for which trees, linear models and imputers ask; 0 without these.
+    """The number of columns of an input for which trees and linear models ask; 0 without these.
 
     onnxruntime takes a narrower matrix, and reads other rows or other coefficients for the rest.
     """
-    matrices, asked = {name}, 0
-    for node in graph.node:  # each behind those whose results it takes
-        if matrices.intersection(node.input):
-            asked = max(asked, _features_of(node))
-            if node.op_type in _BY_COLUMN:
-                matrices.update(node.output)
-    return asked
+    return max(map(_features_of, _takers(graph, name)), default=0)
 
 
 def _features_of(node: onnx.NodeProto) -> int:
@@ -347,5 +353,14 @@ def _features_of(node: onnx.NodeProto) -> int:
     if node.op_type in _LINEAR:
         vectors = attributes.get("targets") or len(attributes.get("intercepts", [])) or 1
         return len(attributes.get("coefficients", [])) // vectors
-    columns = [len(attributes.get(values, [])) for values in _VALUES_OF_IMPUTERS]
-    return max(*columns, *(number + 1 for number in attributes.get(_FEATURES_OF_TREES, [])))
+    return max(attributes.get(_FEATURES_OF_TREES, []), default=-1) + 1
+
+
+def _values_imputed(graph: onnx.GraphProto, name: str) -> int | None:
+    """The number of columns of an input for which an imputer has a value each.
+
+    onnxruntime takes its first value for all columns of a narrower or wider matrix.
+    """
+    attributes = (a for node in _takers(graph, name) for a in node.attribute if a.name in _IMPUTED)
+    counts = (len(helper.get_attribute_value(attribute)) for attribute in attributes)
+    return next((count for count in counts if count > 1), None)
