@@ -63,6 +63,20 @@ def test_it_equals_keras_on_the_dense_gradient(ours, keras_own, options):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
 
 
+def test_one_of_the_tables_that_it_was_built_for_is_trained_alone():
+    """As where layers are frozen later: it has more rows than the first one, and repeated ones."""
+    results = []
+    for make, dense in ((optimizers.Adagrad, False), (keras.optimizers.Adagrad, True)):
+        tables = [keras.Variable(np.ones((rows, WIDTH), "float32")) for rows in (2, ROWS)]
+        optimizer = make(0.1)
+        optimizer.build(tables)
+        for gradient, _ in gradients(dense):
+            optimizer.apply([gradient], tables[1:])
+        results.append([table.numpy() for table in tables])
+    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-5)
+    assert (results[0][0] == 1).all()
+
+
 @pytest.mark.parametrize(
     ("ours", "keras_own", "options"),
     [
