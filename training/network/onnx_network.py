@@ -275,7 +275,7 @@ def _input(info: onnx.ValueInfoProto) -> TensorSpec:
     kind = info.type.tensor_type
     dtype = _dtype_name(kind.elem_type)
     sizes = [size.dim_value or None for size in kind.shape.dim]
-    if not kind.HasField("shape") or len(sizes) not in (1, 2) or sizes[0] is not None:
+    if len(sizes) not in (1, 2) or sizes[0] is not None:
         shown = f"[{', '.join(_size(s) for s in kind.shape.dim)}]"
         raise TrainingError(
             f"Expected the input {info.name!r} of the network of shape [N, k] or [N]: any number of "
