@@ -115,7 +115,8 @@ def test_lookups_of_lists_and_ids_in_one_table_are_divided_by_column(
     for name, (height, _) in LISTS.items():
         lengths = random.integers(0, 4, (ROWS, 1))
         counts[name] = lengths.sum()
-        inputs[name] = (random.integers(0, height, (counts[name], 1)), lengths)
+        ids = random.integers(-1, height + 2, (counts[name], 1))  # some of them unknown
+        inputs[name] = (ids, lengths)
     table, gradient = lookup_gradient(layer, inputs)
     with tf.GradientTape() as tape, recorded(tape, [], "/cpu:0", tf.float32) as lookups:
         total = weighted(layer, inputs)
