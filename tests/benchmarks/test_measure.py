@@ -103,7 +103,9 @@ def test_data_that_runs_out_within_a_fit_fails_the_benchmark(options):
 @pytest.mark.parametrize(
     ("shape", "theirs", "ours"),
     [
-        (MLP, Way("", keras_mlp, SGD[0]), Way("", our_mlp, SGD[1], {})),
+        pytest.param(
+            MLP, Way("", keras_mlp, SGD[0]), Way("", our_mlp, SGD[1], {}), marks=pytest.mark.long
+        ),
         (MLP, Way("", keras_mlp, ADAM), Way("", our_mlp, ADAM)),
         (WIDE, Way("", naive_wide_and_deep, SGD[0]), Way("", our_wide_and_deep, SGD[1], {})),
     ],

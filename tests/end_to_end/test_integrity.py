@@ -83,7 +83,7 @@ def test_a_manifest_that_is_missing_is_refused_but_for_models_of_other_tools(rep
     expect_exported(folder, {"name": "m_nvt"})
 
 
-@pytest.mark.parametrize("step", ["m_nvt", "m_tf"])
+@pytest.mark.parametrize("step", ["m_nvt", pytest.param("m_tf", marks=pytest.mark.long)])
 def test_a_server_does_not_load_a_mixed_repository(step, two_exports, repository):
     shutil.rmtree(repository / step / "1")
     shutil.copytree(two_exports[1] / step / "1", repository / step / "1")
@@ -91,7 +91,9 @@ def test_a_server_does_not_load_a_mixed_repository(step, two_exports, repository
         pass
 
 
-@pytest.mark.parametrize("runtime", ["fused_onnx", "fused_tensorflow"])
+@pytest.mark.parametrize(
+    "runtime", ["fused_onnx", pytest.param("fused_tensorflow", marks=pytest.mark.long)]
+)
 def test_a_server_does_not_load_a_changed_fused_model(runtime, tmp_path):
     report = export(tmp_path, movielens(), runtime)
     folder = report.paths["m"]

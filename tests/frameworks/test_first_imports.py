@@ -31,8 +31,13 @@ sys.exit("; ".join(errors) or None)
     "uses",
     [
         ["training.train", "loader.KerasSequenceLoader", "exporter.export_ensemble"],
-        ["loader.LoaderCheckpoint", "loader.KerasSequenceLoader"],
-        ["loader.KerasSequenceValidater", "training.layers", "serving.check_parity"],
+        pytest.param(
+            ["loader.LoaderCheckpoint", "loader.KerasSequenceLoader"], marks=pytest.mark.long
+        ),
+        pytest.param(
+            ["loader.KerasSequenceValidater", "training.layers", "serving.check_parity"],
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_threads_may_import_at_once(uses):

@@ -51,7 +51,7 @@ def test_a_missing_extra_is_named(wanted, tmp_path):
     assert '"parquet-to-triton[cpu]' in told
 
 
-@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.long)])
 @pytest.mark.parametrize("setting", ["variable", "file"])
 def test_a_platforms_backend_of_keras_is_not_to_be_installed(tmp_path, backend, setting):
     """It would be refused next."""

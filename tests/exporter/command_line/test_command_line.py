@@ -599,7 +599,7 @@ def test_a_user_without_a_home_gets_no_folder_of_its_sign(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.long), "<&- >&- 2>&-"])
 def test_streams_may_be_closed(folder, tmp_path, closed):
     program = [sys.executable, "-c", PROGRAM, "train", "train", "--output", tmp_path / "a.keras"]
     shell = ["sh", "-c", f'"$@" {closed}', "sh", *program]

@@ -197,7 +197,7 @@ def of_tables(seed):
     return models.mlp({"user": (8, 4)}, [], hidden=(4,))
 
 
-@pytest.mark.parametrize("make", [of_ids, of_tables])
+@pytest.mark.parametrize("make", [of_ids, pytest.param(of_tables, marks=pytest.mark.long)])
 def test_a_mean_of_networks_is_tied_to_the_fit_of_all(make, first, second, data, tmp_path):
     """A mean of networks of two fits, as of folds that were fitted apart, has no workflow."""
 

@@ -84,7 +84,15 @@ def written(link):
     return [path.partition("/models/")[2] for path in paths]
 
 
-@pytest.mark.parametrize("runtime", ["tensorflow", "onnx", "fused_onnx", "fused_tensorflow"])
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        "tensorflow",
+        pytest.param("onnx", marks=pytest.mark.long),
+        "fused_onnx",
+        pytest.param("fused_tensorflow", marks=pytest.mark.long),
+    ],
+)
 def test_what_a_server_loads_is_written_after_all_that_it_needs(to_store, link, tmp_path, runtime):
     report = to_store(serving=ServingOptions(runtime=runtime, max_batch_size=8))
     lock, *keys = written(link)

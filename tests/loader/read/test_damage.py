@@ -195,6 +195,7 @@ def test_another_type_is_told_where_the_file_has_as_many_bytes_as_before(make, t
         next(iter(loader))
 
 
+@pytest.mark.long
 def test_lost_disk_blocks_give_an_error_or_other_values_and_never_hang(make, copies, users):
     """Zeros in the place of a run of bytes. Polars ends the process at some other damage."""
     file = copies / "1.parquet"

@@ -126,7 +126,9 @@ def test_a_refused_row_is_sent_again_where_nobody_else_is_answered(
         wait_for(lambda: connection.answered("alone", 20) == 1)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "sent", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)]
+)
 def test_an_answer_from_the_cache_does_not_hide_a_dead_step(tmp_path, protocol, sent):
     write_echo(tmp_path / "echo", "dynamic_batching {}")
     write_cached_echo(tmp_path / "cached", "echo")

@@ -66,7 +66,9 @@ def assert_equal_weights(one, other):
 
 
 @pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("name", ["weight", "times", "counts"])
+@pytest.mark.parametrize(
+    "name", ["weight", pytest.param("times", marks=pytest.mark.long), "counts"]
+)
 def test_an_epoch_is_that_of_kerass_own_weights(name, split):
     model, expected = network(), kerass_own(name)
     report = train(

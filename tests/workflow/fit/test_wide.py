@@ -288,7 +288,8 @@ OTHERS = ["transform_to_parquet", "load", "remove_inputs", "show"]
 @pytest.mark.parametrize(
     ("verb", "graph"),
     [
-        *((verb, node_each) for verb in QUICK + OTHERS),
+        *((verb, node_each) for verb in QUICK),
+        *(pytest.param(verb, node_each, marks=pytest.mark.long) for verb in OTHERS),
         *((verb, one_node) for verb in QUICK[:1]),
         *(pytest.param(verb, one_node, marks=pytest.mark.long) for verb in QUICK[1:] + OTHERS),
     ],

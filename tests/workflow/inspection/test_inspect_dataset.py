@@ -257,6 +257,7 @@ def test_it_is_saved_and_loaded(inspection, tmp_path):
     assert Inspection.load(tmp_path / "facts.json") == inspection
 
 
+@pytest.mark.long
 def test_many_columns_and_long_texts_are_saved_and_loaded(tmp_path):
     frame = pl.DataFrame({f"x{n}": [n, 2 * n, n + 9] for n in range(2_000)})
     frame = frame.with_columns(pl.lit("long" * 50_000 + str(n)).alias(f"t{n}") for n in range(9))

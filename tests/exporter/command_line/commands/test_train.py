@@ -492,6 +492,7 @@ def own(folder):
     return "ages --workflow ages_flow --batch-size 4000 --optimizer sgd"
 
 
+@pytest.mark.long
 def test_layers_of_ones_own_are_exported_from_a_saved_model(own):
     """A command that exports does not run the file that defines them."""
     for output, text in (("model.keras", "with 'Twice'"), ("saved", "")):

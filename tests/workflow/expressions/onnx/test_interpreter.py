@@ -215,6 +215,7 @@ for verb in ("equal", "not_equal", "less"):
 """
 
 
+@pytest.mark.long
 def test_a_text_is_not_copied_for_each_element_that_it_is_compared_with():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
