@@ -27,21 +27,20 @@ PART, PARTS = map(int, os.environ.get("LONG_PART", "1/1").split("/"))
 _PATHS = (str(TESTS / "children"), os.environ.get("PYTHONPATH", ""))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
 
+if find_spec("hypothesis") is not None:  # a machine with a GPU may lack it
+    from hypothesis import settings
+
+    # An example may take its time: on a busy machine 200 ms are none of its faults. Here, since settings of the
+    # folders that a command names are made before pytest is configured.
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
+
 
 class NoGpu(pytest.Dir):
     """The tests for a GPU where there is none: one skip for all of them."""
 
     def collect(self):
         pytest.skip("needs an NVIDIA GPU and cuDF; `make test-gpu` runs it")
-
-
-def pytest_configure():
-    """Let an example of hypothesis take its time: on a busy machine 200 ms are none of its faults."""
-    if find_spec("hypothesis") is not None:  # a machine with a GPU may lack it
-        from hypothesis import settings
-
-        settings.register_profile("patient", deadline=None)
-        settings.load_profile("patient")
 
 
 def pytest_collect_directory(path, parent):

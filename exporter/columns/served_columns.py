@@ -11,6 +11,7 @@ from exporter.columns.list_widths import cut_widths, expect_widths
 from exporter.columns.narrow_inputs import input_dtypes, narrow_inputs
 from exporter.columns.nulls import settle_nulls
 from exporter.errors import ExportError
+from training.network.named_inputs import base_of
 from training.signature import ModelSignature, TensorSpec
 from workflow import Workflow
 from workflow.expressions.program.program import Program, build
@@ -164,7 +165,7 @@ def _wanted_columns(
             continue
         if name in produced:
             columns[name] = WireColumn(name, spec.dtype)
-        elif (column := name.removesuffix(VALUES).removesuffix(NNZS)) in produced:
+        elif (column := base_of(name)) in produced:
             columns.setdefault(column, _pair(column, specs))
         else:
             missing.append(name)

@@ -21,9 +21,7 @@ SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 SEED = int(os.environ.get("FUZZ_SEED", "0")) or int.from_bytes(os.urandom(4), "little")
 # A round of random cases; between two of them the clock is looked at.
 ROUND = 25
-STEADY = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+STEADY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 Check = Callable[[st.DataObject], str]
 
