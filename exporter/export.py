@@ -48,6 +48,7 @@ from exporter.repository.publish import (
     changing,
     compatible_versions,
     expect_free,
+    expect_published,
     next_version,
     publish,
     published_version,
@@ -300,7 +301,7 @@ def _export(
                 proof = prove_served(stage, plan, proof)
                 publish(stage, repository, [spec.name for spec in plan.models], number)
             else:
-                plan = _with_version(staged, number - 1)
+                plan = _with_version(staged, expect_published(repository, name))
                 names = dict(zip((spec.name for spec in plan.models), same.models, strict=True))
                 plan = plan.published_as(names, generation)
         if options.keep_versions is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,9 @@ from workflow.files.repository import CONFIG, WARM_UP
 _NOT_OF_A_VERSION = (
     *("version_policy", "instance_group", "dynamic_batching", "response_cache", "model_warmup"),
 )
+# A parameter of a config that a rollback publishes, and its values: the highest number used before.
+_NEWEST = "newest_version"
+_NUMBER = re.compile("[1-9][0-9]{0,17}")
 # In a staging folder, beside the models, whose names do not begin with a dot.
 BEFORE, AFTER = ".before.pbtxt", ".after.pbtxt"
 
@@ -67,15 +71,12 @@ def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
                 f"as it will be. Received: {path}, which says otherwise. Export under another name."
             )
     if (folder := repository / published / str(version)).exists():
+        raise ExportError(f"Version {version} exists already: {folder}. Export the next version.")
+    newest = newest_version(repository, published)
+    if version <= newest:
         raise ExportError(
-            f"Version {version} exists already: {folder}. Export the next version, or remove "
-            "this one."
-        )
-    newest = published_version(repository, published)
-    if newest is not None and version < newest:
-        raise ExportError(
-            f"Expected a version above {newest}, which is published: a server answers with the "
-            f"newest. Received: {version}."
+            f"Expected a version above {newest}, the newest that was published: clients know a version by "
+            f"its number, so that none is used again. Received: {version}."
         )
 
 
@@ -115,11 +116,42 @@ def _version_in(path: Path) -> int:
 
 
 def next_version(repository: Path, name: str) -> int:
-    """The version after the published one; 1 if nothing is published."""
+    """The version after the newest one; 1 if nothing is published."""
     try:
-        return (published_version(repository, name) or 0) + 1
+        return newest_version(repository, name) + 1
     except ExportError:  # another kind of model, which `expect_free` refuses
         return 1
+
+
+def newest_version(repository: Path, name: str) -> int:
+    """The newest version that was published, even if a rollback has removed it; 0 if none was.
+
+    Raises:
+        ExportError: the config does not belong to a model that clients use, or is damaged.
+    """
+    published = published_version(repository, name)
+    if published is None:
+        return 0
+    path = repository / name / CONFIG
+    remembered = read_config(path).parameters[_NEWEST].string_value
+    if not remembered:
+        return published
+    if not _NUMBER.fullmatch(remembered) or int(remembered) <= published:
+        raise ExportError(f"{path} is not what a rollback wrote.")
+    return int(remembered)
+
+
+def config_after(config: str, version: int, newest: int) -> str:
+    """The config that publishes a version after newer ones, whose numbers it keeps from being used again.
+
+    Args:
+        config: the config of the version, as its export wrote it.
+        version: the version.
+        newest: the newest version that was published.
+    """
+    if newest == version:
+        return config
+    return f'{config}parameters {{ key: "{_NEWEST}" value {{ string_value: "{newest}" }} }}\n'
 
 
 def step_names(repository: Path, steps: Sequence[ModelSpec], generation: str) -> dict[str, str]:
@@ -302,5 +334,6 @@ def compatible_versions(repository: Path, model: ModelSpec) -> list[int]:
     for config in (old, new):
         for field in _NOT_OF_A_VERSION:
             config.ClearField(field)
-        config.parameters.pop("generation", None)
+        for parameter in ("generation", _NEWEST):
+            config.parameters.pop(parameter, None)
     return versions if old == new else []

@@ -16,7 +16,12 @@ from exporter.repository.manifest import (
     read_manifest,
     versions_of,
 )
-from exporter.repository.publish import expect_published, published_version
+from exporter.repository.publish import (
+    config_after,
+    expect_published,
+    newest_version,
+    published_version,
+)
 from serving.embedded.golden import GOLDEN
 from workflow.files.durable import file_hash
 from workflow.files.repository import CONFIG, WARM_UP
@@ -65,7 +70,9 @@ def _verify(root: Path, name: str, version: int | None) -> str:
     version = published if version is None else version
     manifests = {v: read_manifest(root, name, v) for v in {*versions_of(root, name), version}}
     stored = root / name / str(published) / CONFIG
-    if (root / name / CONFIG).read_bytes() != (stored.read_bytes() if stored.is_file() else b""):
+    text = stored.read_text(encoding="utf-8") if stored.is_file() else ""
+    expected = config_after(text, published, newest_version(root, name))
+    if (root / name / CONFIG).read_bytes() != expected.encode():
         raise ExportError(f"{root / name / CONFIG} is not what the export wrote.")
     verify_version(root, version, manifests[version])
     for number, manifest in manifests.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
 from pathlib import Path
 
@@ -17,8 +16,10 @@ from exporter.repository.manifest import (
 )
 from exporter.repository.publish import (
     changing,
+    config_after,
     expect_published,
     move,
+    newest_version,
     published_version,
     remove,
 )
@@ -31,8 +32,8 @@ from workflow.files.repository import CONFIG, WARM_UP, expect_repository
 def rollback(repository: str | os.PathLike[str], name: str, version: int | None = None) -> int:
     """Publish an older version of an ensemble or fused model again, by one rename.
 
-    Later versions are removed, since a server loads every version of a step. A running server follows
-    with `TritonServer.publish`.
+    Later versions are removed, since a server loads every version of a step; their numbers are not used
+    again. A running server follows with `TritonServer.publish`.
 
     Args:
         repository: the model repository.
@@ -69,7 +70,11 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         verify_version(root, version, read_manifest(root, name, version))
         with staging(root, name) as stage:
             (stage / name).mkdir()
-            shutil.copyfile(root / name / str(version) / CONFIG, stage / name / CONFIG)
+            config = (root / name / str(version) / CONFIG).read_text(encoding="utf-8")
+            newest = newest_version(root, name)
+            (stage / name / CONFIG).write_text(
+                config_after(config, version, newest), encoding="utf-8"
+            )
             move(stage, root, name, [f"{name}/{CONFIG}"])
         collect(root, name, keep=len(versions))
     return version

@@ -104,11 +104,11 @@ def test_publications_and_a_rollback_under_load(repository):
         names = {".live_nvt@candidate", ".live_tf@candidate", "live"}
         assert loaded(server) == {(name, 1) for name in names}
         # Another contract: new clients and old ones send another column.
-        report = export(repository, 5, 2, column="views")
-        assert server.publish("live") == 2
+        report = export(repository, 5, 3, column="views")
+        assert server.publish("live") == 3
         load.expect(5)
         steps = {f"{step}_{report.generation}" for step in ("live_nvt", "live_tf")}
-        assert loaded(server) == {(name, 2) for name in (*steps, "live")}
+        assert loaded(server) == {(name, 3) for name in (*steps, "live")}
     assert load.generations == {1, 2, 5}
     assert verify(repository, "live") == report.generation
     assert not list(repository.glob(".*"))
@@ -142,12 +142,12 @@ def test_a_second_publication_of_a_version_does_not_end_the_steps_that_answer(re
 
 @pytest.mark.long
 def test_an_export_with_the_number_of_the_version_that_answers(repository):
-    """After a rollback that was not published; its steps have that number too."""
+    """After its files were removed by hand; its steps have that number too."""
     export(repository, 1, 1)
     with TritonServer(repository) as server, Load.of(server.grpc_url) as load:
         export(repository, 2, 2)
         server.publish("live")
-        rollback(repository, "live")
+        shutil.rmtree(repository)
         export(repository, 3, 2)
         assert server.publish("live") == 2
         load.expect(3)
@@ -197,7 +197,7 @@ def test_parity_follows_a_rollback_and_a_refused_publication(repository):
         assert ("live_nvt", 2) in loaded(server)
         expect_parity_by(client, 1)
         rollback(repository, "live")
-        export(repository, 2, 2, runtime="onnx")
+        export(repository, 2, 3, runtime="onnx")
         server.publish("live")
         expect_parity_by(client, 2)
         rollback(repository, "live")
@@ -207,7 +207,7 @@ def test_parity_follows_a_rollback_and_a_refused_publication(repository):
 
 @pytest.mark.long
 def test_kept_answers_of_a_number_are_not_given_for_another_version_that_has_it(repository):
-    """After a rollback the next export has the number of the version that was taken back."""
+    """After an ensemble was removed by hand and exported anew."""
     export(repository, 1, 1, response_cache=True)
     with (
         TritonServer(repository, response_cache_bytes=2**20) as server,
@@ -223,9 +223,11 @@ def test_kept_answers_of_a_number_are_not_given_for_another_version_that_has_it(
             export(repository, generation, 2, response_cache=True)
             assert server.publish("live") == 2
             expect_answers_of(generation)
-            rollback(repository, "live")
+            shutil.rmtree(repository)
+            export(repository, 1, 1, response_cache=True)
             assert server.publish("live") == 1
             expect_answers_of(1)
+            shutil.rmtree(repository)
 
 
 def test_a_fused_model_is_published_and_rolled_back_under_load(repository):
@@ -443,8 +445,8 @@ def test_a_version_that_fails_after_it_took_over_is_taken_back(cached, repositor
         assert {each for each in loaded(server) if each[0] == "live"} == {("live", 1)}
         manifest.write_bytes(whole)
         rollback(repository, "live")
-        export(repository, 3, 2, response_cache=cached)
-        assert server.publish("live") == 2
+        export(repository, 3, 3, response_cache=cached)
+        assert server.publish("live") == 3
         expect_parity(server, 3)
 
 
@@ -531,19 +533,19 @@ def test_a_broken_version_leaves_the_old_one_serving(kinds, repository):
     """Each kind in turn, under load; the last step is a version that is whole."""
     export(repository, 1, 1)
     with TritonServer(repository) as server, Load.of(server.grpc_url, pause=0.02) as load:
-        for break_, reason in (BROKEN[kind] for kind in kinds):
-            export(repository, 2, 2)
-            manifest = repository / "live" / "2" / "manifest.json"
+        for number, (break_, reason) in enumerate((BROKEN[kind] for kind in kinds), start=2):
+            export(repository, 2, number)
+            manifest = repository / "live" / str(number) / "manifest.json"
             whole = manifest.read_bytes()
-            break_(repository, "2")
+            break_(repository, str(number))
             with pytest.raises(ServerError, match=reason) as refusal:
                 server.publish("live")
-            refusal.match("Version 2 of live was not published .* Version 1 continues to serve")
+            refusal.match(rf"Version {number} of live was not published .* 1 continues to serve")
             refusal.match("`ensemble rollback live` publishes the version before it again")
             manifest.write_bytes(whole)
             assert rollback(repository, "live") == 1
         assert load.generations == {1}
-        export(repository, 2, 2)
+        export(repository, 2, number + 1)
         server.publish("live")
         load.expect(2)
     assert load.generations == {1, 2}

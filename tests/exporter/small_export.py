@@ -37,6 +37,13 @@ def tree(folder):
     }
 
 
+def after_rollback(files, repository, version, newest):
+    """The files of a repository, as `tree` gives them, if a version is published again after newer ones."""
+    config = (repository / "movies" / str(version) / "config.pbtxt").read_text()
+    config += f'parameters {{ key: "newest_version" value {{ string_value: "{newest}" }} }}\n'
+    return files | {"movies/config.pbtxt": hashlib.sha256(config.encode()).hexdigest()}
+
+
 def configs(report):
     """The config of each model that an export wrote, by the model's name."""
     names = [model.name for model in report.plan.models]

@@ -11,7 +11,7 @@ import faults
 import keras
 import pytest
 from faults import CRASHED, DONE, MODEL, REFUSED, in_child, pinned, strangers, strike_at
-from small_export import rows, tree
+from small_export import after_rollback, rows, tree
 
 from exporter import ServingOptions, rollback, verify
 from exporter.repository.versions import recover_repository
@@ -186,7 +186,7 @@ def three(export, files_only, tmp_path):  # noqa: ARG001 - it changes the export
     for version in (1, 2, 3):
         export(path=folder, version=version, serving=ServingOptions(keep_versions=3))
         trees.append(tree(folder))
-    return folder, *trees[1:]
+    return folder, after_rollback(trees[1], folder, 2, newest=3), trees[2]
 
 
 def each_rollback(repository, fault):
@@ -236,8 +236,8 @@ def test_what_an_interrupted_rollback_left_is_removed(settle, three, export):
         assert recover_repository(repository, "movies") == 2
         assert tree(repository) == after
         return
-    assert in_child(lambda: export(path=repository, version=3))[0] == DONE
-    assert pinned(repository) == 3
+    assert in_child(lambda: export(path=repository, version=4))[0] == DONE
+    assert pinned(repository) == 4
     assert verify(repository, "movies")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import keras
 import pytest
-from small_export import make_workflow, rows, tree
+from small_export import after_rollback, make_workflow, rows, tree
 
 from exporter import ExportError, ServingOptions, rollback, verify
 from exporter.plan.config_pbtxt import parse_config
@@ -124,17 +124,58 @@ def test_rollback_makes_the_repository_what_it_was(runtime, export, tmp_path):
     for version in (1, 2, 3):
         export(version=version, serving=serving)
         trees.append(tree(repository))
+    first = config(repository, "movies")
     assert rollback(repository, "movies") == 2
-    assert tree(repository) == trees[1]
-    export(version=3, serving=serving)
+    assert tree(repository) == after_rollback(trees[1], repository, 2, newest=3)
+    assert verify(repository, "movies")
+    export(version=4, serving=serving)
+    published = config(repository, "movies")
+    assert published.parameters.keys() == first.parameters.keys()
+    served = [1, 2, 4] if runtime == "fused_onnx" else [4]
+    assert published.version_policy.specific.versions == served
     assert rollback(repository, "movies", 1) == 1
-    assert tree(repository) == trees[0]
+    assert tree(repository) == after_rollback(trees[0], repository, 1, newest=4)
     assert verify(repository, "movies") == verify(repository, "movies", 1)
     with pytest.raises(
         ExportError,
         match=r"to go back to, of \[1\]\. Received: none before 1.*--option keep_versions=5",
     ):
         rollback(repository, "movies")
+
+
+def test_the_number_of_a_version_that_was_taken_back_is_not_used_again(export, tmp_path, workflow):
+    """A client that asked nothing meanwhile would read the new version by the contract of the old one."""
+    repository, network = tmp_path / "models", other_network()
+    export()
+    export(network, workflow)
+    assert rollback(repository, "movies") == 1
+    assert rollback(repository, "movies", 1) == 1  # as after one that was interrupted
+    unchanged = export()
+    assert (unchanged.published, unchanged.plan.published.version) == (False, 1)
+    before = tree(repository)
+    for number in (1, 2):
+        with pytest.raises(ExportError, match=rf"(already|above 2, the newest).*{number}"):
+            export(network, workflow, version=number)
+    assert tree(repository) == before
+    assert export(network, workflow).plan.published.version == 3
+    assert rollback(repository, "movies") == 1
+    moved = shutil.copytree(repository, tmp_path / "moved")
+    assert export(network, workflow, path=moved).plan.published.version == 4
+    assert verify(moved, "movies")
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "2.0", "3\u0663", "9" * 5000, "1"])
+def test_a_damaged_number_of_a_rollback_is_named(number, export, tmp_path):
+    published = tmp_path / "models" / "movies" / "config.pbtxt"
+    export()
+    export(version=2)
+    rollback(tmp_path / "models", "movies")
+    whole = published.read_text()
+    published.write_text(whole.replace('string_value: "2" } }', f'string_value: "{number}" }} }}'))
+    assert published.read_text() != whole
+    for change in (lambda: verify(tmp_path / "models", "movies"), lambda: export(version=3)):
+        with pytest.raises(ExportError, match=r"config\.pbtxt is not what"):
+            change()
 
 
 @pytest.mark.parametrize("back", [True, False], ids=["rollback", "later versions"])
@@ -144,12 +185,13 @@ def test_a_fused_version_that_is_removed_leaves_nothing(back, export, tmp_path):
     ensemble, fused = (ServingOptions(runtime=runtime) for runtime in ("tensorflow", "fused_onnx"))
     if back:
         export(version=1, serving=ensemble)
-    before = tree(tmp_path)
+    before, beside = tree(repository), {*tmp_path.iterdir()}
     export(version=2, serving=fused)
     assert (repository / "movies" / "warmup").is_dir()
     if back:
         assert rollback(repository, "movies") == 1
-        assert tree(tmp_path) == before
+        assert tree(repository) == after_rollback(before, repository, 1, newest=2)
+        assert {*tmp_path.iterdir()} == beside
     else:
         for version in (3, 4):
             export(version=version, serving=ensemble)
@@ -206,7 +248,7 @@ def test_a_version_that_is_damaged_itself_can_be_taken_back(export, tmp_path):
     for model in MODELS:
         shutil.rmtree(repository / model / "2")
     assert verify(repository, "movies")
-    assert export(path=repository, version=2).published
+    assert export(path=repository, version=3).published
 
 
 def test_models_of_a_running_server_are_not_named(export, tmp_path):
@@ -333,10 +375,10 @@ def test_without_locks_nothing_of_another_export_is_removed(export, tmp_path, mo
     ):
         recover_repository(repository, "movies")
     assert rollback(repository, "movies") == 1
-    export(version=2)
+    export(version=3)
     assert running.is_dir()
     monkeypatch.undo()
-    assert recover_repository(repository, "movies") == 2
+    assert recover_repository(repository, "movies") == 3
     assert not running.exists()
 
 

@@ -264,8 +264,8 @@ def test_versions_in_the_image_of_a_container_are_removed(export, tmp_path):
             assert rollback(repository, "movies") == 2
             assert {path.name for path in repository.rglob("[0-9]")} == {"1", "2"}
             assert verify(repository, "movies")
-            assert export(path=repository, version=3).published
-            assert {path.name for path in repository.rglob("[0-9]")} == {"2", "3"}
+            assert export(path=repository, version=4).published
+            assert {path.name for path in repository.rglob("[0-9]")} == {"2", "4"}
             assert verify(repository, "movies")
             assert strangers(repository) == set()
 

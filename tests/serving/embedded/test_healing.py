@@ -154,7 +154,7 @@ def test_a_repair_finds_the_steps_of_a_publication_by_another_process(tmp_path, 
         other.publish("live")
         rollback(tmp_path / "models", "live")
         other.publish("live")
-        export(tmp_path / "models", 3, 2)
+        export(tmp_path / "models", 3, 3)
         hit_models(server, wait_for, signal.SIGKILL)
         assert generation_of(client.predict(ROWS)["score"].to_numpy()) == 1
 
