@@ -57,7 +57,15 @@ def _change(old: WireColumn | None, new: WireColumn | None) -> str:
         return "new" if old is None else "gone"
     if _type(old) != _type(new):
         return f"{_type(new)}, was {_type(old)}"
+    if _form(old) != _form(new):
+        return f"{_form(new)}, was {_form(old)}"
     return "takes no null any more" if old.nullable and not new.nullable else ""
+
+
+def _form(column: WireColumn) -> str:
+    """The tensors of a column in words: the same lists are other tensors when requests are joined."""
+    width = f" of {column.width} elements" if column.width else ""
+    return f"{column.layout}{' lists' * column.is_list}{width}"
 
 
 def _type(column: WireColumn) -> str:

@@ -257,7 +257,8 @@ def null_error(nulls: Mapping[BatchColumn, int], piece: Piece) -> DamagedError:
         f"Expected no nulls in {columns}. Received: nulls, {counts}, in {_where(piece)}. "
         "Fill them in the workflow, with FillMissing or Categorify, or in a LambdaOp, as in "
         "(rating > 3).fill_null(False): a comparison with null is null. Leave rows without a label "
-        "out of the data, as with frame.drop_nulls(label) in Polars: filled, they teach a false one.",
+        "or a weight out of the data, as with frame.drop_nulls(label) in Polars: filled, they teach a "
+        "false one.",
         (piece.path, piece.row_group),
     )
 

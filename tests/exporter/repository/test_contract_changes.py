@@ -85,3 +85,19 @@ def test_a_column_that_takes_no_null_any_more_is_told(export, orders):
     twice = keras.Model(once.input, {"output": keras.ops.concatenate([score, score], axis=1)})
     again = export(twice, first, labels=None, serving=serving)
     assert again.changes == ("output output: 2 values a row, was 1 value",)
+
+
+def test_lists_that_become_tensors_of_another_form_are_told(export, orders):
+    """Clients in other languages send a batching server `tags` and not `tags__values`."""
+    rows = orders.with_columns(tags=pl.Series([[1, 2], [3], [1]]))
+
+    def night(**options):
+        workflow = Workflow(["tags"] >> ops.Categorify()).fit(rows)
+        sizes = get_embedding_sizes(workflow, rule=lambda _: 2)
+        serving = ServingOptions(runtime="tensorflow", **options)
+        model = models.mlp(sizes, [], hidden=(2,))
+        return export(model, workflow, labels=None, serving=serving).changes
+
+    assert night() == night() == ()
+    assert night(max_batch_size=64) == ("input tags: padded lists, was flat lists",)
+    assert night(max_batch_size=32) == ()
