@@ -97,5 +97,5 @@ def in_microseconds(values: Array) -> Array:
     """
     made = values.astype("datetime64[us]")
     if np.datetime_data(values.dtype)[0] not in ("us", "ns", "ps", "fs", "as"):
-        made[made.astype(values.dtype) != values] = np.datetime64("NaT")
+        made[made.astype(values.dtype) != values] = np.datetime64("NaT", "us")
     return made
