@@ -240,7 +240,7 @@ def column_with_null(dtype, *, is_list):
     if dtype == "string":
         raw = ["", "a", "", "b", "a"]
     elif info.kind == "float":
-        raw = [0, 1.5, 0, -1, 1.5]
+        raw = [-0.0, 1.5, 0, -1, 1.5]
     else:
         raw = [0, 1, 0, int(np.iinfo(dtype).max) - 1, 1]
     lengths = np.array([2, 0, 3]) if is_list else None
@@ -287,6 +287,8 @@ def test_null_leaves_as_its_code(dtype, face, faces):
     answer = faces[face](program, wires)(tensors)["y"]
     assert answer.dtype == tensors["x"].dtype
     np.testing.assert_array_equal(answer, tensors["x"])
+    if DTYPES[dtype].kind == "float":
+        np.testing.assert_array_equal(np.signbit(answer), np.signbit(tensors["x"]))
 
 
 @pytest.mark.parametrize("face", FACES)
