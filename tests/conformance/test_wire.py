@@ -61,6 +61,7 @@ def default_wires(program):
 
 COLUMNS = {
     "real": ("float32", False, False),
+    "second": ("float32", False, False),
     "reals": ("float64", True, False),
     "maybe": ("float32", False, True),
     "whole": ("int32", False, False),
@@ -70,6 +71,7 @@ COLUMNS = {
 }
 ROWS = {
     "real": np.array([1.5, -0.5, np.inf], "f4"),
+    "second": np.array([4, 5, 6], "f4"),
     "reals": np.array([1, 2, 3], "f8"),
     "maybe": np.array([1, 2, 3], "f4"),
     "whole": np.array([1, 2, 3], "i4"),
@@ -81,6 +83,7 @@ LENGTHS = np.array([2, 0, 1])
 # Ids: 1 is null, 2 is unknown, and the words are from 3 on.
 ANSWER = {
     "real": [1.5, -0.5, np.inf],
+    "second": [4, 5, 6],
     "reals": [2, 4, 6],
     "maybe": [1, 2, 3],
     "whole": [1, 2, 3],
@@ -98,7 +101,7 @@ def hard_program():
     x = {name: source(name, Type(*of)) for name, of in COLUMNS.items()}
     made = {name: ids(x[name]) for name in ("plain", "word", "words")}
     made |= {"real": x["real"], "reals": x["reals"] * 2.0, "maybe": x["maybe"].fill_null(7.0)}
-    return program_over(COLUMNS, made | {"whole": x["whole"]})
+    return program_over(COLUMNS, made | {name: x[name] for name in ("second", "whole")})
 
 
 def good_request(wires):
@@ -145,6 +148,7 @@ NO_TEXT = {
 }
 REFUSED = {
     "NaN": with_value("real", np.nan),
+    "NaN in another column": with_value("second", np.nan),
     "NaN in a list": with_value("reals", np.nan),
     "null string where none may be": with_value("plain", b"\xff"),
     **{f"{k}, no null": with_value("plain", v) for k, v in NO_TEXT.items()},
@@ -240,7 +244,7 @@ def column_with_null(dtype, *, is_list):
     if dtype == "string":
         raw = ["", "a", "", "b", "a"]
     elif info.kind == "float":
-        raw = [0, 1.5, 0, -1, 1.5]
+        raw = [-0.0, 1.5, 0, -1, 1.5]
     else:
         raw = [0, 1, 0, int(np.iinfo(dtype).max) - 1, 1]
     lengths = np.array([2, 0, 3]) if is_list else None
@@ -287,6 +291,8 @@ def test_null_leaves_as_its_code(dtype, face, faces):
     answer = faces[face](program, wires)(tensors)["y"]
     assert answer.dtype == tensors["x"].dtype
     np.testing.assert_array_equal(answer, tensors["x"])
+    if DTYPES[dtype].kind == "float":
+        np.testing.assert_array_equal(np.signbit(answer), np.signbit(tensors["x"]))
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -11,7 +11,6 @@ import polars as pl
 from workflow.data.sources import Source
 from workflow.engine.engine import is_gpu
 from workflow.errors import WorkflowError
-from workflow.expressions.polars.series import polars_dtype
 from workflow.graph.node import Node
 from workflow.graph.operator_node import Bound, OperatorNode
 from workflow.graph.resolution import Resolution
@@ -34,6 +33,7 @@ from .learn_operators import (
     learn_query,
     split_by_row,
 )
+from .learning_input import no_rows
 
 # A GPU holds all columns of a pass in its memory: 5 GB at eight bytes a value.
 VALUES_OF_A_PASS_ON_GPU = 640_000_000
@@ -148,7 +148,7 @@ def learn_nothing(learning: Learning) -> Tables:
     for bound in learning.values():
         columns = bound.program.output_schema
         with bound.errors():
-            queries = bound.operator.partial(_no_rows(columns), columns)
+            queries = bound.operator.partial(no_rows(columns), columns)
         if queries:
             raise MustLearnError(
                 f"{bound.operator.label} must learn from data. Call fit(data) first."
@@ -162,15 +162,9 @@ def learn_of_no_rows(learning: Learning) -> Tables:
     for number, bound in learning.items():
         columns = bound.program.output_schema
         with bound.errors():
-            queries = bound.operator.partial(_no_rows(columns), columns)
+            queries = bound.operator.partial(no_rows(columns), columns)
             tables |= {(number, name): query.collect() for name, query in queries.items()}
     return tables
-
-
-def _no_rows(columns: Schema) -> pl.LazyFrame:
-    return pl.LazyFrame(
-        schema={c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in columns.columns}
-    )
 
 
 def _resolve_ready(

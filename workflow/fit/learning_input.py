@@ -55,10 +55,7 @@ class Reading:
             WorkflowError: the operator does not support its columns.
         """
         if self.cuts:  # errors have to be about the columns' real types, not about positions
-            dtypes = {
-                c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in self.columns.columns
-            }
-            self.operator.partial(pl.LazyFrame(schema=dtypes), self.columns)
+            self.operator.partial(no_rows(self.columns), self.columns)
         return dict(self.operator.partial(frame, self.program.output_schema))
 
     def tables_of_rows(self, frame: pl.LazyFrame) -> Mapping[str, OfRows]:
@@ -78,6 +75,13 @@ class Reading:
             whole[name] = _elements(tables[name], key, cut.lists)
         merged = self.merge(whole)
         return {counted[column][0]: merged[counted[column][0]] for column in self.cuts}
+
+
+def no_rows(columns: Schema) -> pl.LazyFrame:
+    """A frame of some columns that has no row."""
+    return pl.LazyFrame(
+        schema={c.name: polars_dtype(c.dtype, is_list=c.is_list) for c in columns.columns}
+    )
 
 
 def read(bound: Bound) -> Reading:

@@ -5,7 +5,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -14,6 +14,8 @@ from .dtypes import SchemaError
 
 # The file of an exported step with these facts.
 TRAINING_DATA = "training_data.json"
+# An integer of JSON may be larger, of which no float is made.
+_MOST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -139,12 +141,12 @@ def _expect_keys(data: Any, keys: Iterable[str]) -> None:
 
 
 def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _MOST:
         raise SchemaError(f"Expected a whole number from 0. Received: {value!r:.100}.")
     return value
 
 
 def _number(value: Any) -> float | None:
-    if value is None or (type(value) in (int, float) and math.isfinite(value)):
+    if value is None or (type(value) in (int, float) and abs(value) <= _MOST):
         return value  # type: ignore[no-any-return]
     raise SchemaError(f"Expected a number or null. Received: {value!r:.100}.")

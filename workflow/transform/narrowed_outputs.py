@@ -91,4 +91,4 @@ def _may_not_fit(have: DType, want: DType, made: Range | None) -> bool:
     """Whether only the values themselves can show that they fit; `made` limits those of the steps."""
     if have.kind == "float":
         return want.numpy.itemsize < have.numpy.itemsize
-    return have.is_integer and made is not None and not holds(want, *made)
+    return made is not None and not holds(want, *made)

@@ -69,7 +69,7 @@ def row_runner(program: Program, engine: str) -> Callable[[pl.LazyFrame], pl.Dat
 
     def run(piece: pl.LazyFrame) -> pl.DataFrame:
         # A row group may be much longer than a piece: it is read at once and computed in parts.
-        rows = (piece.select(program.inputs.names) if program.inputs.names else piece).collect()
+        rows = piece.collect()
         starts = range(0, max(rows.height, 1), CPU_ROWS)
         parts = (rows[start : start + CPU_ROWS].lazy() for start in starts)
         return pl.concat([run_stages(part, stages).collect(engine="in-memory") for part in parts])

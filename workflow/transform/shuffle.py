@@ -26,7 +26,7 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
 
     Args:
         frames: at least one, of about the same size.
-        scratch: a folder for the frames, which are removed at the end.
+        scratch: a folder for the frames, which the caller removes after the last one.
         seed: seed of the order.
     """
     random = np.random.default_rng(seed)
@@ -47,9 +47,6 @@ def shuffled(frames: Iterable[pl.DataFrame], scratch: Path, seed: int) -> Iterat
         rows = pl.concat([frame.slice(start, count) for frame, start, count in runs])
         yield rows[random.permutation(rows.height)]
         advance(rows.height)
-    mapped.clear()  # NFS keeps a file that is removed while it is mapped
-    for file in files:
-        file.unlink()
 
 
 def _mapped(file: Path) -> pl.DataFrame:

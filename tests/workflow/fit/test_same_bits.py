@@ -131,8 +131,15 @@ def test_zero_has_no_sign_whichever_comes_first():
         + (["k"] >> ops.JoinGroupby(numbers, stats=["sum", "mean", "min", "max"]))
         + (["k"] >> ops.TargetEncoding(numbers))
     )
-    states = Workflow(learnt).fit(zeros).states.values()
-    arrays = [column.array for state in states for column in state.values() if column.rows]
+    workflow = Workflow(learnt).fit(zeros)
+    arrays = [
+        column.array
+        for state in workflow.states.values()
+        for column in state.values()
+        if column.rows
+    ]
+    facts = [workflow.training_data.columns[name] for name in numbers]
+    arrays.append(np.array([[column.minimum, column.maximum] for column in facts]))
     assert not any(np.signbit(array).any() for array in arrays if array.dtype.kind == "f")
 
 

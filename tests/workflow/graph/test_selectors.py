@@ -110,6 +110,9 @@ GRAPHS = {
         )
         + "rating"
     ),
+    "a key that an operator makes": lambda: (
+        ["userId", "price"] >> ops.Rename(postfix="_") >> ops.Groupby("userId_", aggs=["sum"])
+    ),
     "every column": lambda: ColumnSelector("*"),
     "every column but one": lambda: ColumnSelector("*") - "genre",
 }

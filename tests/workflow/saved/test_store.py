@@ -153,6 +153,8 @@ def test_a_file_is_no_saved_workflow(fitted, tmp_path):
     fitted.save(tmp_path)
     with pytest.raises(WorkflowFormatError, match=r"workflow\.json', which is a file"):
         Workflow.load(tmp_path / "workflow.json")
+    with pytest.raises(WorkflowFormatError, match="cannot be read: File name too long"):
+        Workflow.load("x" * 300)
 
 
 @pytest.mark.parametrize("folder", [None, 3, "", "a\0b", b"x"])

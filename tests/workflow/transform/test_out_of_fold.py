@@ -98,6 +98,14 @@ def test_encodings_of_one_graph_have_the_same_rows(noise, tmp_path):
     assert_allclose(made["TE_user_clicked"], encoded_by_hand(made.to_pandas()), rtol=1e-6)
 
 
+def test_columns_named_as_the_fold_are_encoded_as_any_other(noise):
+    rows = noise.select("clicked", "user", fold="user", fold_="user")
+    encode = ops.TargetEncoding("clicked", kfold=3, p_smooth=SMOOTH, fold_seed=3)
+    made = Workflow(["user", "fold", "fold_"] >> encode).fit_transform(rows).collect()
+    for column in made:
+        assert_allclose(column, encoded_by_hand(rows.to_pandas()), rtol=1e-6)
+
+
 def test_files_of_unstable_rows_hold_what_was_encoded(noise, tmp_path):
     noise.write_parquet(tmp_path / "rows.parquet", row_group_size=1_000)
     frame = pl.scan_parquet(tmp_path / "rows.parquet").unique()

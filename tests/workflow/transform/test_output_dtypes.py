@@ -268,8 +268,10 @@ def test_whole_numbers_that_a_float_would_round_are_refused(workflow, sign, dtyp
 @pytest.mark.parametrize("dtype", EXACT)
 def test_whole_numbers_in_lists_that_a_float_would_round_are_refused(dtype):
     last = EXACT[dtype]
-    workflow = Workflow(["l"]).fit({"l": [[1]]})
+    rows = pl.DataFrame({"l": [[1]]})
+    workflow = Workflow(["l"]).fit(rows)
     workflow.output_dtypes["l"] = dtype
+    assert workflow.transform(rows.clear()).collect().height == 0
     made = workflow.transform({"l": [[1, last], [], [-last]]}).collect()["l"]
     assert [[int(value) for value in row] for row in made] == [[1, last], [], [-last]]
     with pytest.raises(WorkflowError, match=f"'l' has values from 1 to {last + 1}, which {dtype}"):
@@ -295,6 +297,8 @@ def test_a_finite_float_that_would_become_infinite_is_refused(lists):
     made = workflow.transform(data(*kept)).collect()["x"]
     flat = np.array(made.list.first().to_list() if lists else made.to_list(), float)
     assert np.array_equal(flat, np.array(kept, float).astype("float32"), equal_nan=True)
+    absent = pl.DataFrame(data(1.5)).clear(2)
+    assert workflow.transform(absent).collect().height == 2
     for value in (1e300, -1e300):
         with pytest.raises(WorkflowError, match=r"'x' has values from .*, which float32"):
             workflow.transform(data(1.5, float("nan"), value, float("inf")))

@@ -184,6 +184,10 @@ def test_a_lazy_frame_and_whole_frame_operators_are_streamed(rows, tmp_path):
     for name, data in {"lazy": rows.lazy(), "frame": rows}.items():
         files = first.transform_to_parquet(data, tmp_path / name, rows_per_file=1000)
         assert pl.read_parquet(files).equals(want)
+        (file,) = first.transform_to_parquet(
+            data.head(1).with_columns(n=1), tmp_path / f"no {name}"
+        )
+        assert pl.read_parquet(file).equals(rows.select("n", "label").clear())
 
 
 def test_streamed_rows_keep_their_order_whatever_the_outputs_are(tmp_path):

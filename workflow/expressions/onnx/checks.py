@@ -64,7 +64,7 @@ def checked(
     # No tensor has -2 rows, so the Reshape fails.
     fits = graph.add("Equal", count, graph.vector(0))
     shape = graph.add("Where", fits, graph.vector(-1, 1), graph.vector(-2, 1))
-    return sources | {used[0]: _reshaped(graph, sources[used[0]], shape, allowzero=0)}
+    return sources | {used[0]: _reshaped(graph, sources[used[0]], shape)}
 
 
 def _rowwise(source: Tensor) -> str:
@@ -72,9 +72,9 @@ def _rowwise(source: Tensor) -> str:
     return source.lengths or source.values
 
 
-def _reshaped(graph: Graph, source: Tensor, shape: str, allowzero: int = 1) -> Tensor:
+def _reshaped(graph: Graph, source: Tensor, shape: str) -> Tensor:
     """The input, if it has the shape; else the run fails."""
-    same = graph.add("Reshape", _rowwise(source), shape, allowzero=allowzero)
+    same = graph.add("Reshape", _rowwise(source), shape, allowzero=1)
     return replace(source, values=same) if source.lengths is None else replace(source, lengths=same)
 
 
@@ -104,7 +104,7 @@ def _distance(graph: Graph, tensors: Sequence[str]) -> str:
     """The number of rows by which tensors differ from the first."""
     shapes = [graph.add("Shape", tensor, end=1) for tensor in tensors]
     apart = graph.add("Sub", graph.add("Concat", *shapes, axis=0), shapes[0])
-    return graph.add("ReduceSum", graph.add("Abs", apart), keepdims=1)
+    return graph.add("ReduceSum", graph.add("Abs", apart))
 
 
 def _nan_counts(

@@ -58,7 +58,7 @@ def inputs_of_all_kinds(count):
     def tensors(rows):
         lists = {"tags__values": np.ones((2 * rows, 1), np.int64)}
         lists["tags__nnzs"] = np.full((rows, 1), 2)
-        scalars = {n: np.array([[ONE[k]]] * rows, DTYPES[k].numpy) for n, k in kinds.items()}
+        scalars = {n: np.full((rows, 1), ONE[k], DTYPES[k].numpy) for n, k in kinds.items()}
         return scalars | lists
 
     return build(made, schema), tensors
@@ -78,6 +78,7 @@ def test_an_input_with_other_rows_is_refused(count, tmp_path):
     serve = serve_program(program, tmp_path)
     given = tensors(3)
     assert serve(given)["x0"].tolist() == [[7]] * 3
+    assert serve(tensors(0))["x0"].shape == (0, 1)
     for odd in ("x0", "x1", "x2", "x3", "tags"):
         for rows in (0, 1, 2, 4):
             other = {n: t for n, t in tensors(rows).items() if n.partition("__")[0] == odd}
