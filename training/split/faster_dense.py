@@ -36,9 +36,7 @@ class XlaDense(keras.layers.Dense):
             )
         if self.bias is not None:
             x = keras.ops.add(x, self.bias)
-        if self.activation is keras.activations.relu:
-            return _relu(x)
-        return x if self.activation is None else self.activation(x)
+        return _relu(x) if self.activation is keras.activations.relu else self.activation(x)
 
 
 @tf.custom_gradient
@@ -70,7 +68,7 @@ class HostDense(keras.layers.Dense):
             parts.append(tf.ones_like(parts[0][:, :1]))
             kernels.append(tf.convert_to_tensor(self.bias)[tf.newaxis])
         x += tf.matmul(tf.concat(parts, axis=1), tf.concat(kernels, axis=0))
-        return x if self.activation is None else self.activation(x)
+        return self.activation(x)
 
 
 def concatenated(tensor: tf.Tensor) -> list[tf.Tensor]:

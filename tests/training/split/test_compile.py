@@ -30,32 +30,33 @@ def test_keras_squares_the_gradients_of_a_repeated_row_one_by_one():
 
 
 @pytest.mark.parametrize(
-    "optimizer",
+    "make",
     [
-        keras.optimizers.Adam(),
-        keras.optimizers.RMSprop(),
-        keras.optimizers.SGD(clipnorm=1.0),
-        keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()),
+        keras.optimizers.Adam,
+        keras.optimizers.RMSprop,
+        lambda: keras.optimizers.SGD(clipnorm=1.0),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()),
     ],
 )
-def test_an_optimizer_that_takes_repeated_rows_one_by_one_is_named(optimizer):
+def test_an_optimizer_that_takes_repeated_rows_one_by_one_is_named(make):
+    optimizer = make()
     own = getattr(optimizer, "inner_optimizer", optimizer)
     with pytest.warns(UserWarning, match=f"Received: {type(own).__name__} of Keras"):
         warn_of_repeated_rows(optimizer)
 
 
 @pytest.mark.parametrize(
-    "optimizer",
+    "make",
     [
-        optimizers.Adam(clipnorm=1.0),
-        optimizers.LossScaleOptimizer(optimizers.Adagrad()),
-        keras.optimizers.SGD(momentum=0.9),
+        lambda: optimizers.Adam(clipnorm=1.0),
+        lambda: optimizers.LossScaleOptimizer(optimizers.Adagrad()),
+        lambda: keras.optimizers.SGD(momentum=0.9),
     ],
 )
-def test_optimizers_that_sum_repeated_rows_are_taken_in_silence(optimizer):
+def test_optimizers_that_sum_repeated_rows_are_taken_in_silence(make):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_repeated_rows(optimizer)
+        warn_of_repeated_rows(make())
 
 
 @pytest.mark.parametrize("split", [True, False])
@@ -65,6 +66,9 @@ def test_a_fixed_scale_of_the_loss_that_keras_cannot_take_is_refused(built, spli
     compile_model(built(), optimizers.SGD(loss_scale_factor=8.0), split=split)
     dense = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     compile_model(dense, keras.optimizers.SGD(loss_scale_factor=8.0), split=split)
+    frozen = built()
+    frozen.layers[-3].trainable = False
+    compile_model(frozen, keras.optimizers.SGD(loss_scale_factor=8.0), split=split)
 
 
 @pytest.mark.parametrize("split", [True, False])

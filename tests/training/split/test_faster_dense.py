@@ -10,10 +10,11 @@ from training.split.faster_dense import HostDense, XlaDense, faster_dense
 @pytest.mark.parametrize("kind", [XlaDense, HostDense])
 @pytest.mark.parametrize("shape", [(4, 1), (4, 7), (4, 8), (4, 13), (4, 3, 13)])
 @pytest.mark.parametrize("activation", ["relu", "tanh", None])
-@pytest.mark.parametrize("units", [1, 5])
-def test_another_product_changes_nothing(kind, shape, activation, units):
+@pytest.mark.parametrize(("units", "use_bias"), [(1, True), (5, True), (5, False)])
+def test_another_product_changes_nothing(kind, shape, activation, units, use_bias):
     options = {
         "activation": activation,
+        "use_bias": use_bias,
         "kernel_initializer": "normal",
         "bias_initializer": "normal",
     }
@@ -27,8 +28,8 @@ def test_another_product_changes_nothing(kind, shape, activation, units):
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = layer(x)
-        kernel, bias = layer.trainable_variables
-        results.append([y, *tape.gradient(y, [x, kernel.value, bias.value])])
+        weights = [variable.value for variable in layer.trainable_variables]
+        results.append([y, *tape.gradient(y, [x, *weights])])
     for one, two in zip(*results, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
 

@@ -83,7 +83,7 @@ def test_batches_that_are_given_one_by_one_share_a_graph(batches, built):
     assert counts[0] == counts[1] > 0
 
 
-def test_arrays_are_taken_as_well(rows):
+def test_arrays_and_generators_are_taken_as_well(rows):
     user = keras.Input((1,), name="userId", dtype="int32")
     x = layers.EmbeddingBag(50, 4, embeddings_initializer="normal")(user)
     model = keras.Model({"userId": user}, keras.layers.Dense(1, "sigmoid")(x))
@@ -93,6 +93,11 @@ def test_arrays_are_taken_as_well(rows):
         {"userId": data.features["userId"]}, data.label, batch_size=64, epochs=8, verbose=0
     ).history["loss"]
     assert losses[-1] < 0.5 * losses[0]
+    before = model.get_weights()
+    # Keras passes the weights that a generator leaves out as an empty Optional.
+    batches = (({"userId": data.features["userId"]}, data.label, None) for _ in range(2))
+    model.fit(batches, steps_per_epoch=1, shuffle=False, verbose=0)
+    assert any((a != b).any() for a, b in zip(model.get_weights(), before, strict=True))
 
 
 @pytest.mark.parametrize("split", [True, False])

@@ -93,6 +93,15 @@ def test_the_last_layers_of_a_model_inside_it_keep_float32():
     assert [computed[layer.name] for layer in inner] == ["bfloat16", "float32", "float32"]
 
 
+def test_a_layer_of_another_dtype_keeps_it():
+    user = keras.Input((1,), name="user", dtype="int64")
+    x = keras.layers.Dense(8, dtype="float64", name="exact")(layers.EmbeddingBag(50, 4)(user))
+    model = keras.Model(user, keras.layers.Dense(1)(keras.layers.Dense(4, name="own")(x)))
+    copy = faster(cut(model).tower, "mixed_bfloat16", xla=False)
+    computed = {name: copy.get_layer(name).compute_dtype for name in ("exact", "own")}
+    assert computed == {"exact": "float64", "own": "bfloat16"}
+
+
 @keras.saving.register_keras_serializable("tests")
 def doubled(x):
     return 2 * keras.ops.relu(x)
@@ -116,18 +125,39 @@ def test_a_function_that_keras_cannot_find_is_refused_with_advice_that_holds():
     compile_model(model_with(doubled), precision="bfloat16")
 
 
-def test_a_layer_that_cannot_be_made_anew_is_told_of():
-    class Odd(keras.layers.Dense):
-        def __init__(self, size, **options):
-            super().__init__(size, **options)
+class WithoutSize(keras.layers.Layer):
+    """A layer whose config lacks its size."""
 
-        def get_config(self):
-            return {"name": self.name}
+    def get_config(self):
+        return {"name": self.name}
 
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(shape[-1], self._size))
+
+    def call(self, x):
+        return keras.ops.matmul(x, self.kernel)
+
+
+class OfSize(WithoutSize):
+    def __init__(self, size, **options):
+        super().__init__(**options)
+        self._size = size
+
+
+class OfUsualSize(OfSize):
+    def __init__(self, size=3, **options):
+        super().__init__(size, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(OfSize, "get_config.*set_dtype_policy"), (OfUsualSize, r"shapes \[.*3\).* for \[.*4\)")],
+)
+def test_a_layer_that_cannot_be_made_anew_is_told_of(kind, message):
     user = keras.Input((1,), name="userId", dtype="int32")
-    x = Odd(4)(layers.EmbeddingBag(50, 4)(user))
+    x = kind(4)(layers.EmbeddingBag(50, 4)(user))
     model = keras.Model(user, keras.layers.Dense(1)(x))
-    with pytest.raises(TrainingError, match=r"get_config.*set_dtype_policy"):
+    with pytest.raises(TrainingError, match=message):
         compile_model(model, precision="bfloat16")
 
 

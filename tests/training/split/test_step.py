@@ -481,7 +481,22 @@ def test_options_that_the_step_does_not_have(built, options, message):
         compile_model(built(), **options)
 
 
-def test_an_optimizer_may_be_a_config(built):
+def test_an_optimizer_may_be_a_config_or_a_name_in_capitals(built):
     model = built()
     compile_model(model, keras.optimizers.serialize(keras.optimizers.Adam(0.25)))
     assert float(model.optimizer.learning_rate) == 0.25
+    compile_model(model, "Adam")
+    assert isinstance(model.optimizer, optimizers.Adam)
+
+
+def test_keras_own_step_may_run_eagerly(batches, built, losses):
+    """To debug a loss, which then gets the numbers themselves."""
+    seen = []
+
+    def loss(wanted, found):
+        seen.append(float(keras.ops.mean(keras.losses.binary_crossentropy(wanted, found))))
+        return keras.losses.binary_crossentropy(wanted, found)
+
+    model = built()
+    compile_model(model, optimizers.SGD(0.5), loss, split=False, run_eagerly=True)
+    np.testing.assert_allclose(losses(model, batches(40, 32)), seen, rtol=1e-6)
