@@ -83,7 +83,7 @@ def _lines(path: Path, file_format: str | None) -> Iterator[str]:
         return
     with path.open(encoding="utf-8", newline="\n") as file:
         for line in file:
-            yield line.removesuffix("\n").replace("\r", "")
+            yield line.removesuffix("\n").removesuffix("\r")
 
 
 def _integer(key: str, path: Path, number: int, line: str) -> int:

@@ -22,7 +22,7 @@ bucketized = columns_of.bucketized_column
 embedding = columns_of.embedding_column
 indicator = columns_of.indicator_column
 
-CITIES = ["Ulm", "b", "", "Zürich", "zz", "B", "b"]
+CITIES = ["Ulm", "b", "", "Zürich", "U\rlm", "B", "b"]
 # 16777217 is no float32; 0.7 as float32 is less than 0.7.
 PRICES = [0.7, 0.1, -3.0, 25.5, 1e30, 16777217.0, 18.0]
 COUNTS = [3, 0, -1, 7, 8, 2**40, -5]
@@ -67,7 +67,7 @@ def ours(column, rows=ROWS, *, sparse=False):
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "cities.txt"
-    path.write_bytes("Zürich\nb\r\nUlm\nnever".encode())
+    path.write_bytes("Zürich\nb\r\nU\rlm\nnever\r\r\nUlm\r".encode())
     return str(path)
 
 
@@ -124,9 +124,10 @@ def test_ids_of_files_of_numbers_and_of_records_are_those_of_tensorflow(numbers,
         numeric("count"),
         numeric("price", normalizer_fn=lambda x: (x - 3.1) / 7.3),
         numeric("count", normalizer_fn=lambda x: x * 2),
+        numeric("count", dtype=tf.int64),
         numeric("price", default_value=4.0),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_numbers_are_those_of_tensorflow(column):
     (expected,), _ = of_tensorflow([column])
@@ -170,6 +171,9 @@ HASHES = {
     "a string before buckets": lambda: cross(["city", AGE, "count"], 1013),
     "a vocabulary": lambda: cross(["town", CITY], 1013),
     "a vocabulary of unknown ones": lambda: cross([CITY, AGE], 1013),
+    "a vocabulary with buckets": lambda: cross(
+        [listed("city", ["b", "Ulm"], num_oov_buckets=101), "town"], 1013
+    ),
     "identity": lambda: cross([identity("count", 20, default_value=19), "town"], 1013),
     "a cross in a cross": lambda: cross([cross(["town", "count"], 5), "city"], 1013),
     "one column twice": lambda: cross(["city", CITY], 1013),
@@ -246,6 +250,7 @@ def test_vectors_of_numbers_are_those_of_tensorflow(column):
     (expected,), _ = of_tensorflow([column], rows)
     workflow, own = make_feature_column_workflow([column])
     table = workflow.fit(rows).transform(rows).collect()
+    assert workflow.output_schema["v"].properties["value_count"] == {"min": 2, "max": 2}
     np.testing.assert_array_max_ulp(
         np.array(table["v"].to_list(), np.float32), expected.astype(np.float32), maxulp=1
     )
@@ -276,6 +281,7 @@ def test_a_missing_value_has_no_id_and_a_missing_number_its_default():
     rows = {"city": ["", None, "b"], "count": [-1, None, 3], "price": [None, float("nan"), 2.0]}
     for column in (
         listed("city", ["b"], num_oov_buckets=4),
+        listed("city", ["b"], default_value=None),
         hashed("city", 5),
         identity("count", 8, default_value=2),
         hashed("count", 5, tf.int64),
@@ -393,6 +399,9 @@ def test_columns_of_a_wide_and_deep_model_are_made_once_and_saved(tmp_path):
         "city": (2, 2), "price_bucketized": (3, 2), "city_X_price_bucketized": (50, 2),
     }  # fmt: skip
     assert "target" in workflow.output_schema["label"].tags
+    assert workflow.output_schema["price"].tags == ("continuous",)
+    again = make_feature_column_workflow(tuple(wide + deep), ("label",))
+    assert again.workflow.fit(rows).output_schema == workflow.output_schema
     workflow.save(tmp_path / "workflow")
     loaded = Workflow.load(tmp_path / "workflow")
     table = loaded.transform(rows).collect()
