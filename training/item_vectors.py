@@ -27,7 +27,7 @@ ID, VECTOR = "id", "vector"
 QUERY_WEIGHTS = "query_weights"
 _REMEDY = "write_item_vectors writes such a file."
 # Of scores, which are computed for some rows at a time.
-_BLOCK_BYTES = 64_000_000
+BLOCK_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +115,7 @@ class ItemVectors(metaclass=OwnNames):
                 f"Expected queries of the shape (N, {self.width}). Received: {queries.shape}."
             )
         self.expect(k, queries.shape[-1])
-        rows = max(1, _BLOCK_BYTES // (4 * len(self.ids)))
+        rows = max(1, BLOCK_BYTES // (4 * len(self.ids)))
         blocks = [queries[start : start + rows] for start in range(0, len(queries), rows)]
         # The vector of extreme features may hold NaN or infinity.
         with np.errstate(invalid="ignore", over="ignore"):

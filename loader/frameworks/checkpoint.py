@@ -192,8 +192,7 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         self._metrics, self._rate_within_epoch = content["metrics"], learning_rate(model)
         self._shapes = {name: np.shape(value) for name, value in self._metrics.items()}
         self._set_counts()
-        # Keras itself ends no run in its first epoch.
-        is_ended = content["epoch"] > 1 and self._is_out_of_patience(content["epoch"] - 1)
+        is_ended = self._is_out_of_patience(content["epoch"] - 1)
         return sys.maxsize if is_ended else int(content["epoch"])
 
     def _expect_same_run(self, model: keras.Model, content: Mapping[str, Any]) -> None:
@@ -295,7 +294,10 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
             )
 
     def _is_out_of_patience(self, epoch: int) -> bool:
-        """Whether `EarlyStopping` ends the run after an epoch, which it does not if that was the best."""
+        """Whether `EarlyStopping` ends the run after an epoch, which it does not if that was the best.
+
+        Of the first epoch alone the first is the best, whatever its loss; Keras ends no run there.
+        """
         return any(
             callback.wait >= max(callback.patience, 1) and callback.best_epoch != epoch
             for callback in self._deciding().values()
@@ -367,7 +369,6 @@ class LoaderCheckpoint(keras.callbacks.Callback, metaclass=OwnNames):
         if self._is_epoch_done():
             self._save()
         self._steps_before = self._rows_before = 0
-        self._metrics = {}
 
     def _add_metrics(self) -> None:
         """Add the sums that metrics had before the interruption to those of the rest of the epoch."""

@@ -116,6 +116,18 @@ def test_steps_per_execution_and_map(make_prices, tmp_path):
     assert json.loads((tmp_path / "checkpoint.json").read_text())["epoch"] == 2
 
 
+def test_a_rate_that_a_callback_has_set_counts_though_the_first_run_restored_nothing(
+    make_prices, tmp_path
+):
+    model, loader = make_model(), make_prices()
+    halving = keras.callbacks.LearningRateScheduler(lambda _, rate: rate / 2)
+    callbacks = [halving, LoaderCheckpoint(loader, tmp_path)]
+    model.fit(loader, callbacks=callbacks, verbose=0, shuffle=False)
+    resumed = make_model()
+    assert LoaderCheckpoint(make_prices(), tmp_path).restore(resumed) == 1
+    assert float(resumed.optimizer.learning_rate) == pytest.approx(0.01 / 2)
+
+
 @pytest.mark.parametrize(
     "fit",
     [

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy.stats import spearmanr
 
-from training import TrainingError, compile_model, models, train
+from training import TrainingError, compile_model, item_vectors, models, train
 from training.retrieval import InBatchSoftmax, ItemVectors, SampledSoftmax, SoftmaxLoss, tower
 from training.retrieval.frequency import StreamingFrequency
 
@@ -350,7 +350,10 @@ def test_a_number_without_a_value_is_no_zero_in_a_catalogue():
         models.two_tower({"userId": (9, 4), "movieId": (9, 4)}, ["price"], **sides, softmax=softmax)
 
 
-def test_neighbours_are_those_of_sorting_all_items():
+@pytest.mark.parametrize("block", [item_vectors.BLOCK_BYTES, 3 * 50 * 4, 1])
+def test_neighbours_are_those_of_sorting_all_items(monkeypatch, block):
+    """All queries at once, three at a time, and one, where the catalogue is large."""
+    monkeypatch.setattr(item_vectors, "BLOCK_BYTES", block)
     random = np.random.default_rng(5)
     # Few different numbers, so that many scores are equal.
     vectors = random.integers(-1, 2, (50, 3)).astype("float32")
