@@ -165,6 +165,23 @@ def test_lookups_in_tables_of_any_kind_are_made_together(dtype, rows):
         assert made[name].values[valid].tolist() == expected[name], name
 
 
+@pytest.mark.parametrize("sizes", [(3, 50, 200, 400, 3), (400, 200, 50, 3, 3)])
+def test_the_bounds_of_joined_columns_are_those_of_all(sizes):
+    """Ids of vocabularies of several sizes leave out no bound that one of them needs."""
+    inputs = Schema(ColumnSchema(name, "int64") for name in LANES)
+    outputs, expected = {}, {}
+    for name, size in zip(LANES, sizes, strict=True):
+        ids = source(name, Type("int64")).lookup(Column(np.arange(size)), first=-size, missing=size)
+        outputs[name] = ids.fill_null(0).cast("int8")
+        found = [key - size if key < size else size for key in range(500)]
+        expected[name] = np.clip(found, -128, 127).tolist()
+    program = program_of(outputs, inputs)
+    columns = {name: Column(np.arange(500)) for name in LANES}
+    made = [NumpyInterpreter(program)(columns), *(each.run(program, columns) for each in OTHERS)]
+    for each in made:
+        assert {name: column.values.tolist() for name, column in each.items()} == expected
+
+
 def test_equal_work_is_one_node_in_onnx():
     def nodes(count):
         own = {"Identity", "Shape"}  # of each output, and of each input
