@@ -307,7 +307,7 @@ def _extreme_along(graph: Any, node: Any, name: str, _: Any) -> None:
         _replace(graph, node, f"Reduce{node.type}", [x, numbers], **options)
         return
     for axis in given.get_tensor_value(as_list=False).reshape(-1).tolist():
-        places = _add(graph, f"Arg{node.type}", x, axis=axis, keepdims=1)
+        places = _add(graph, f"Arg{node.type}", x, axis=axis)
         x = _add(graph, "GatherElements", x, places, axis=axis)
     operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, numbers)
     _replace(graph, node, operator, inputs)
