@@ -12,7 +12,6 @@ from small_export import tree
 
 from exporter import ExportError, ServingOptions
 from exporter import export as export_module
-from exporter.plan.runtime import RUNTIMES
 from exporter.write.onnx.from_tensorflow import network as onnx_network
 from workflow import Workflow, ops
 

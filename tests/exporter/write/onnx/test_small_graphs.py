@@ -10,7 +10,6 @@ from exporter.write.onnx import tabulate
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.simplify import simplify
 
-
 COLUMNS = "p, q, r = Split<axis = 1, num_outputs = 3>(x)"
 WITHOUT_DEFAULT = (
     "ai.onnx.ml.LabelEncoder<keys_tensor = int64[2] {5, 6}, values_tensor = int64[2] {1, 2}>(a)"
@@ -24,6 +23,7 @@ BRANCHES = (
     "y = If(yes)<then_branch = left () => (float[n, 3] l) { l = Neg(z) }, "
     "else_branch = right () => (float[n, 3] l) { l = Abs(z) }>"
 )
+REACHED = "w = GreaterOrEqual(c, least)"
 VALID = "w = Equal(x, x) v = Where(w, x, bound)"
 SIMPLER = [
     f"{COLUMNS} z = Concat<axis = 1>(p, q, r)",
@@ -74,8 +74,7 @@ AS_THEY_ARE = [
     f"{ID} w = Less(i, three) z = Where(w, i, deep)",
     f"{ID} s = Shape<end = 1>(u) b = Reshape(i, s) w = Less(b, three) z = Where(w, i, seven)",
     f"{ID} {LARGE} c = Cast<to = 2>(k) w = GreaterOrEqual(c, hundred) z = Where(w, i, seven)",
-    f"{LARGE} d = Concat<axis = 1>(a, k) c = Cast<to = 2>(d) w = GreaterOrEqual(c, least) "
-    "z = Where(w, d, seven)",
+    f"{LARGE} d = Concat<axis = 1>(a, k) c = Cast<to = 2>(d) {REACHED} z = Where(w, d, seven)",
     f"{ID} w = Less(i, three) z = Where(w, u, bound)",
     f"{ID} w = Less(i, three) z = Where(w, seven, i)",
     "w = Not(m) z = Where(w, u, bound)",

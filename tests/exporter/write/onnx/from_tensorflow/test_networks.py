@@ -270,7 +270,7 @@ class Compared(keras.layers.Layer):
         low, high = (tf.constant(number, x.dtype) for number in (2**24, 2**24 + 1))
         return tf.cast(tf.concat([x < high, x > low, x <= low, x >= high], 1), "int32")
 
-    def compute_output_spec(self, x):
+    def compute_output_spec(self, _):
         return keras.KerasTensor((None, 4), "int32")
 
 
