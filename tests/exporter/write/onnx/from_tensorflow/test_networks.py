@@ -319,6 +319,22 @@ def adding_network(dtype):
     return keras.Model({"x": x}, {name: y % ops.cast(1000, dtype) for name, y in outputs.items()})
 
 
+def multiplying_network(dtype):
+    """Products of whole numbers that float64 does not hold, as of ids that are crossed."""
+    x = keras.Input((5,), name="x", dtype=dtype)
+    ops = keras.ops
+    blocks = ops.concatenate([ops.reshape(x, (-1, 5, 1)), ops.reshape(x, (-1, 5, 1))], 2)
+    outputs = {
+        "product": ops.prod(x, 1, keepdims=True),
+        "flat": ops.prod(x, -1)[:, None],
+        "of_two": ops.prod(x[:, 1:3], -1)[:, None],
+        "of_blocks": ops.prod(blocks, (1, 2))[:, None],
+        "of_one": ops.prod(x[:, :1], 1, keepdims=True),
+    }
+    thousand = ops.cast(1000, dtype)
+    return keras.Model({"x": x}, {name: y % thousand for name, y in outputs.items()})
+
+
 def bounding_network():
     """The greatest and the least of numbers, of which some have other lower halves than their order."""
     x, y = (keras.Input((20,), name=name, dtype="int64") for name in "xy")
@@ -408,6 +424,17 @@ FEEDS = {
         )
         for dtype in ("int32", "int64", "uint32", "uint64")
     },
+    **{
+        f"{dtype} multiplied": (
+            partial(multiplying_network, dtype),
+            {"x": [[3, 2**30 + 3, 2**30 - 35, 1, 1], [-7, 9, 2**30 + 3, 2**30 - 35, 11]]},
+        )
+        for dtype in ("int32", "int64")
+    },
+    "float32 multiplied": (
+        lambda: multiplying_network("float32"),
+        {"x": [[1.5, -2.0, 3.0, 0.5, 7.0], [0.0, 1.0, 1.0, 1.0, 1.0]]},
+    ),
     "nothing added": (lambda: adding_network("int64"), {"x": np.empty((0, 1))}),
     "int32 compared": (
         lambda: comparing_network("int32"),
