@@ -104,7 +104,8 @@ def test_many_columns_are_folded_in_the_report(export):
 
 
 @pytest.mark.parametrize("labels", [None, ["liked"]])
-def test_a_label_is_a_column_that_the_workflow_makes_and_if_tagged_needs_no_naming(labels, export):
+def test_a_tagged_label_needs_no_naming(labels, export):
+    """It may be named, also if the workflow makes it under a name of its own."""
     ids = ["userId", "genres"] >> ops.Categorify()
     price = ["price"] >> ops.FillMissing(0.0) >> ops.Normalize()
     label = ["rating"] >> ops.LambdaOp(lambda r: r > 3, tags=["target"]) >> ops.Rename(name="liked")

@@ -72,6 +72,13 @@ AS_THEY_ARE = [
     f"{ID} w = Less(i, three) v = Less(i, two) b = And(w, v) z = Where(b, i, seven)",
     f"{ID} w = Less(i, three) z = Where(w, i, tens)",
     f"{ID} w = Less(i, three) z = Where(w, i, deep)",
+    f"{ID} w = Less(i, three) z = Where(w, i, column)",
+    f"{ID} w = Less(i, three) b = Sign(a) c = Concat<axis = 1>(b, b) z = Where(w, i, c)",
+    f"{ID} w = Less(i, three) b = Gather(square, i) z = Where(w, b, bound)",
+    f"{IDS} w = Less(i, three) z = Where(w, i, d)",
+    # A sum that is negative, and one that wraps around.
+    f"{ID} b = Add(i, less) w = GreaterOrEqual(b, zero) z = Where(w, i, seven)",
+    f"{ID} b = Add(i, most) w = GreaterOrEqual(b, zero) z = Where(w, i, seven)",
     f"{ID} s = Shape<end = 1>(u) b = Reshape(i, s) w = Less(b, three) z = Where(w, i, seven)",
     f"{ID} {LARGE} c = Cast<to = 2>(k) w = GreaterOrEqual(c, hundred) z = Where(w, i, seven)",
     f"{LARGE} d = Concat<axis = 1>(a, k) c = Cast<to = 2>(d) {REACHED} z = Where(w, d, seven)",
@@ -111,6 +118,8 @@ def small_graph(body):
          int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] three = {{3}},
          int64[1] four = {{4}}, int64[1] seven = {{7}}, int64[2] tens = {{10, 20}},
          int64[1, 1, 1] deep = {{7}}, uint8[1] hundred = {{100}}, uint8[2] least = {{0, 100}},
+         int64[1] less = {{-1}}, int64[1] most = {{9223372036854775807}},
+         int64[3, 1] column = {{7, 8, 9}}, float[3, 2] square = {{0, 1, 2, 3, 4, 5}},
          bool yes = {{1}}, int64[2] upper = {{3, 4}}, int64[2] lower = {{3, 2}},
          int64[1] flat = {{-1}}, float[8] table = {{0, 1, 2, 3, 4, 5, 6, 7}}>
         {{ {body if "y =" in body else f"{body} y = Neg(z)"} }}"""
