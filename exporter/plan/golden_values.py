@@ -101,8 +101,8 @@ def _limits(column: WireColumn, code: Any, text: str) -> tuple[Any, Any, Any, An
 
 def _unseen(tables: Sequence[Column], step: int, least: int, most: int) -> int:
     """An integer outside all vocabularies."""
-    lowest = min((int(keys.array.min()) for keys in tables), default=0)
-    highest = max((int(keys.array.max()) for keys in tables), default=0)
+    lowest = min(int(keys.array.min()) for keys in tables)
+    highest = max(int(keys.array.max()) for keys in tables)
     return highest + step if highest <= most - step else max(lowest - step, least)
 
 

@@ -98,7 +98,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         offline.golden.names,
         tuple(how for how, _ in asked),
         offline.refused,
-        max(met, default=0.0),
+        max(met),
         tuple(_golden(answers, offline, served)),
         nan=tuple(columns_with(offline.features.filter(offline.nan), np.isnan)),
         made_nan=tuple(made_nan),

@@ -130,7 +130,7 @@ class Facts:
     def _row(self, name: str) -> Fact | None:
         """A constant of one row."""
         array = self.constants.get(name)
-        if array is None or array.ndim > 2 or array.shape[:-1] not in ((), (1,)) or not array.size:
+        if array is None or array.shape[:-1] not in ((), (1,)):
             return None
         row = array.reshape(-1)
         limits = tuple((int(v), int(v)) for v in row) if row.dtype.kind in "iub" else None

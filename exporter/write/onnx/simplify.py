@@ -164,14 +164,10 @@ class _Simpler:
         return str(node.input[0])
 
     def _alike(self, casts: Sequence[onnx.NodeProto]) -> bool:
-        """Whether casts have one dtype before, and one after."""
+        """Whether casts to one dtype have one dtype before."""
         before = [self.facts[cast.input[0]] for cast in casts]
         dtypes = {None if fact is None else fact.dtype for fact in before}
-        return (
-            len(dtypes) == 1
-            and None not in dtypes
-            and len({attributes(c)["to"] for c in casts}) == 1
-        )
+        return len(dtypes) == 1 and None not in dtypes
 
     def _wide(self, name: str) -> str | None:
         """Positions as int64, before they were cast to int32, which a gather does not need."""
@@ -213,9 +209,8 @@ def _with_offsets(model: OnnxModel) -> OnnxModel:
             continue
         added = numpy_helper.to_array(constants[node.input[1]]).reshape(-1)
         encoders = [made_by[name] for name in joint.input if name in made_by]
-        encoders = [encoder for encoder in encoders if encoder.op_type == "LabelEncoder"]
         once = all(uses[name] == 1 for name in (joint.output[0], *joint.input))
-        # Others have their results as lists, or as text.
+        # Other operations lack them, and other encoders have their results as lists, or as text.
         alike = all({"values_tensor", "default_tensor"} <= attributes(e).keys() for e in encoders)
         if once and alike and len(encoders) == len(joint.input) == len(added):
             for encoder, number in zip(encoders, added.tolist(), strict=True):

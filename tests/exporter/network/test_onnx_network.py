@@ -498,6 +498,17 @@ def test_weights_in_a_file_of_their_own(export, tmp_path):
         export(path, columns=columns)
 
 
+def test_an_older_network_with_weights_in_a_file_of_their_own_is_refused(export, tmp_path):
+    """Raised to a newer opset by onnx 1.17, it would lose them."""
+    path = tmp_path / "clicks.onnx"
+    outside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 44}
+    onnx.save(matrix(3, opset=13), path, **outside)
+    expected = r"opset 18 or a newer one, .*Received: opset 13, and weights in .*opset_version=18"
+    with pytest.raises(ExportError, match=expected):
+        export(path, columns={"features": ORDER})
+    assert not (tmp_path / "models").exists()
+
+
 @pytest.mark.parametrize("opset", [13, 18])
 def test_constants_of_operations_in_a_file_of_their_own(opset, export, tmp_path):
     """As `onnx.save` writes them with `convert_attribute`; they are in the served file."""

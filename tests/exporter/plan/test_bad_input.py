@@ -63,7 +63,10 @@ REFUSED = {
         "'rating', which is a label",
     ),
     "a feature of a label": (
-        lambda: (network(stars="float32"), fitted(copied("rating", "stars"))),
+        lambda: (
+            network(price="float64", stars="float32"),
+            fitted((["price"] >> ops.FillMissing(0.0)) + copied("rating", "stars")),
+        ),
         "lacks. Received: 'stars', computed from the label rating. Train without it",
     ),
     "a list as a scalar": (

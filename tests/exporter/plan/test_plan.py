@@ -103,12 +103,15 @@ def test_many_columns_are_folded_in_the_report(export):
         assert f"{name}: int64 -> int32" in " ".join(text.split())
 
 
-def test_a_tagged_label_needs_no_naming(export):
+@pytest.mark.parametrize("labels", [None, ["liked"]])
+def test_a_tagged_label_needs_no_naming(labels, export):
+    """It may be named, also if the workflow makes it under a name of its own."""
     ids = ["userId", "genres"] >> ops.Categorify()
     price = ["price"] >> ops.FillMissing(0.0) >> ops.Normalize()
-    label = ["rating"] >> ops.LambdaOp(lambda r: r > 3, tags=["target"])
-    report = export(pipeline=Workflow(ids + price + label).fit(rows()), labels=None)
-    assert report.plan.features.labels == ("rating",)
+    label = ["rating"] >> ops.LambdaOp(lambda r: r > 3, tags=["target"]) >> ops.Rename(name="liked")
+    report = export(pipeline=Workflow(ids + price + label).fit(rows()), labels=labels)
+    assert report.plan.features.labels == ("liked",)
+    assert report.plan.features.unused == ()
 
 
 def test_an_input_is_nullable_where_the_workflow_says_what_becomes_of_null(export):

@@ -245,12 +245,17 @@ def _expm1(graph: Any, node: Any, name: str, _: Any) -> None:
     _choose(graph, node, _add(graph, "Less", _add(graph, "Abs", x), one), [near, far])
 
 
+def _in_a_list(graph: Any, axes: str, name: str) -> str:
+    """The axes of a reduction as ONNX takes them; one may be a number alone."""
+    flat = _constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
+    return _add(graph, "Reshape", _cast(graph, axes, onnx.TensorProto.INT64), flat)
+
+
 def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
     """A sum; onnxruntime adds whole numbers in float64, so their upper and lower bits are added apart."""
     x, axes = node.input
     whole = onnx.TensorProto.INT64
-    flat = _constant(graph, f"{name}/flat", [-1], whole)
-    axes = _add(graph, "Reshape", _cast(graph, axes, whole), flat)
+    axes = _in_a_list(graph, axes, name)
     options = {"keepdims": node.get_attr_value("keep_dims", 0), "noop_with_empty_axes": 1}
     if not _is_whole(graph, x):
         _replace(graph, node, "ReduceSum", [x, axes], **options)
@@ -261,6 +266,36 @@ def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
     low, high = (_add(graph, "ReduceSum", part, axes, **options) for part in (low, high))
     sum_ = _add(graph, "Add", _add(graph, "Mul", high, base), low)
     _replace(graph, node, "Cast", [sum_], to=graph.get_dtype(x))
+
+
+def _product(graph: Any, node: Any, name: str, _: Any) -> None:
+    """A product; onnxruntime multiplies whole numbers in float64, so halves of an axis are multiplied."""
+    x, axes = node.input
+    numbers = _in_a_list(graph, axes, name)
+    keeps, given = node.get_attr_value("keep_dims", 0), graph.get_node_by_output(axes)
+    shape: Any = graph.get_shape(x) if _is_whole(graph, x) and given.is_const() else None
+    along = given.get_tensor_value(as_list=False).reshape(-1).tolist() if shape else []
+    if not along or min(shape[axis] for axis in along) < 1:
+        options = {"keepdims": keeps, "noop_with_empty_axes": 1}
+        _replace(graph, node, "ReduceProd", [x, numbers], **options)
+        return
+    for axis in along:
+        x = _product_along(graph, x, axis, shape[axis], name)
+    operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, numbers)
+    _replace(graph, node, operator, inputs)
+
+
+def _product_along(graph: Any, x: str, axis: int, size: int, name: str) -> str:
+    """The product along an axis of a known size, which stays as one of size 1."""
+    while size > 1:
+        half, odd = divmod(size, 2)
+        sizes = [half, half, *[1] * odd]
+        lengths = _constant(graph, f"{name}/{axis}/{size}", sizes, onnx.TensorProto.INT64)
+        options = {"attr": {"axis": axis}, "output_count": len(sizes)}
+        first, second, *rest = graph.make_node("Split", [x, lengths], **options).output
+        x, size = _add(graph, "Mul", first, second), half + odd
+        x = _add(graph, "Concat", x, *rest, axis=axis) if rest else x
+    return x
 
 
 def _of_two(graph: Any, operator: str, a: str, b: str) -> str:
@@ -299,15 +334,14 @@ def _bounded(graph: Any, node: Any, name: str, _: Any) -> None:
 def _extreme_along(graph: Any, node: Any, name: str, _: Any) -> None:
     """The greatest or the least number along axes; of int64 its place, as in `_of_two`."""
     x, axes = node.input
-    flat = _constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
-    numbers = _add(graph, "Reshape", _cast(graph, axes, onnx.TensorProto.INT64), flat)
+    numbers = _in_a_list(graph, axes, name)
     keeps, given = node.get_attr_value("keep_dims", 0), graph.get_node_by_output(axes)
     if graph.get_dtype(x) != onnx.TensorProto.INT64 or not given.is_const():
         options = {"keepdims": keeps, "noop_with_empty_axes": 1}
         _replace(graph, node, f"Reduce{node.type}", [x, numbers], **options)
         return
     for axis in given.get_tensor_value(as_list=False).reshape(-1).tolist():
-        places = _add(graph, f"Arg{node.type}", x, axis=axis, keepdims=1)
+        places = _add(graph, f"Arg{node.type}", x, axis=axis)
         x = _add(graph, "GatherElements", x, places, axis=axis)
     operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, numbers)
     _replace(graph, node, operator, inputs)
@@ -406,6 +440,7 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Pad": (_pad, []),
     "PadV2": (_pad, []),
     "Pow": (_power, []),
+    "Prod": (_product, []),
     "Relu": (_bounded, []),
     "Relu6": (_bounded, []),
     "Select": (_select, []),

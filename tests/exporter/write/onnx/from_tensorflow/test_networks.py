@@ -244,9 +244,8 @@ def ranking_network():
 
 def sorting_network(dtype):
     """The largest of numbers that float32 does not hold, and their places."""
-    x = keras.Input((1,), name="x", dtype=dtype)
-    ops = keras.ops
-    largest, places = ops.top_k(ops.concatenate([x - 1, x, x - 2, x], 1), 3)
+    x = keras.Input((4,), name="x", dtype=dtype)
+    largest, places = keras.ops.top_k(x, 3)
     return keras.Model({"x": x}, {"largest": largest, "places": places})
 
 
@@ -264,12 +263,21 @@ def marking_network():
     return keras.Model({"x": x}, flat | {"several": ops.cast(ops.multi_hot(x, 3), "float64")})
 
 
+class Compared(keras.layers.Layer):
+    """Comparisons by TensorFlow, since those by Keras make uint32 of uint64."""
+
+    def call(self, x):
+        low, high = (tf.constant(number, x.dtype) for number in (2**24, 2**24 + 1))
+        return tf.cast(tf.concat([x < high, x > low, x <= low, x >= high], 1), "int32")
+
+    def compute_output_spec(self, _):
+        return keras.KerasTensor((None, 4), "int32")
+
+
 def comparing_network(dtype):
     """Numbers that float32 does not hold, compared."""
     x = keras.Input((1,), name="x", dtype=dtype)
-    outputs = {"less": x < 2**24 + 1, "greater": x > 2**24}
-    outputs |= {"most": x <= 2**24, "least": x >= 2**24 + 1}
-    return keras.Model({"x": x}, {n: keras.ops.cast(y, "int32") for n, y in outputs.items()})
+    return keras.Model({"x": x}, {"y": Compared(dtype=dtype)(x)})
 
 
 def choosing_network():
@@ -309,6 +317,22 @@ def adding_network(dtype):
     outputs = {"sum": ops.sum(pair, 1, keepdims=True), "flat": ops.sum(pair, -1)[:, None]}
     outputs |= {f"power{n}": ops.power(x, n) for n in (0, 1, 2, 5)}
     return keras.Model({"x": x}, {name: y % ops.cast(1000, dtype) for name, y in outputs.items()})
+
+
+def multiplying_network(dtype):
+    """Products of whole numbers that float64 does not hold, as of ids that are crossed."""
+    x = keras.Input((5,), name="x", dtype=dtype)
+    ops = keras.ops
+    blocks = ops.concatenate([ops.reshape(x, (-1, 5, 1)), ops.reshape(x, (-1, 5, 1))], 2)
+    outputs = {
+        "product": ops.prod(x, 1, keepdims=True),
+        "flat": ops.prod(x, -1)[:, None],
+        "of_two": ops.prod(x[:, 1:3], -1)[:, None],
+        "of_blocks": ops.prod(blocks, (1, 2))[:, None],
+        "of_one": ops.prod(x[:, :1], 1, keepdims=True),
+    }
+    thousand = ops.cast(1000, dtype)
+    return keras.Model({"x": x}, {name: y % thousand for name, y in outputs.items()})
 
 
 def bounding_network():
@@ -384,7 +408,7 @@ def truncating_network():
 FEEDS = {
     **{
         f"{dtype} padded": (partial(padding_network, dtype), {"x": [[1, np.iinfo(dtype).max]]})
-        for dtype in ("uint8", "uint32", "uint64", "int64")
+        for dtype in ("uint8", "int16", "uint32", "uint64", "int64")
     },
     "int64 bounded": (bounding_network, wide_numbers(16)),
     "whole numbers truncated": (
@@ -400,6 +424,17 @@ FEEDS = {
         )
         for dtype in ("int32", "int64", "uint32", "uint64")
     },
+    **{
+        f"{dtype} multiplied": (
+            partial(multiplying_network, dtype),
+            {"x": [[3, 2**30 + 3, 2**30 - 35, 1, 1], [-7, 9, 2**30 + 3, 2**30 - 35, 11]]},
+        )
+        for dtype in ("int32", "int64")
+    },
+    "float32 multiplied": (
+        lambda: multiplying_network("float32"),
+        {"x": [[1.5, -2.0, 3.0, 0.5, 7.0], [0.0, 1.0, 1.0, 1.0, 1.0]]},
+    ),
     "nothing added": (lambda: adding_network("int64"), {"x": np.empty((0, 1))}),
     "int32 compared": (
         lambda: comparing_network("int32"),
@@ -418,7 +453,7 @@ FEEDS = {
     },
     "uint64 sorted": (
         lambda: sorting_network("uint64"),
-        {"x": [[2**24 + 2], [2**63], [2**64 - 1]]},
+        {"x": [[2**24 + 1, 2**24 + 2, 2**24, 2**24 + 2], [7, 2**63, 2**64 - 1, 2**63 - 1]]},
     ),
     "choices": (choosing_network, {"x": [[-3.0], [-1.0], [0.0], [1.0], [5.0]]}),
     "whole numbers rounded": (
@@ -473,10 +508,18 @@ FEEDS = {
         {"x": [[-0.0, 0.0, -1], [0, -0.0, 0], [3, 5, 5], [np.inf, -np.inf, 1], [-2, -0.0, -3]]},
     ),
     "no numbers ranked": (ranking_network, {"x": np.empty((0, 3))}),
-    "int32 sorted": (lambda: sorting_network("int32"), {"x": [[0], [2**24 + 2], [2**31 - 1]]}),
-    "int64 sorted": (lambda: sorting_network("int64"), {"x": [[-5], [2**24 + 2], [2**53 + 2]]}),
-    "float64 sorted": (lambda: sorting_network("float64"), {"x": [[0.5], [2**24 + 2], [1e9]]}),
-    "float32 sorted": (lambda: sorting_network("float32"), {"x": [[0.5], [-3.0], [2.0**20]]}),
+    **{
+        f"{dtype} sorted": (
+            partial(sorting_network, dtype),
+            {"x": [[most - 1, most, most - 2, most], [-most, 7, 1 - most, 5]]},
+        )
+        for dtype, most in {
+            "int32": 2**31 - 1,
+            "int64": 2**53 + 2,
+            "float32": 2.0**20,
+            "float64": 1e9,
+        }.items()
+    },
     "lists": (lists_network, {"x__values": [[1], [29_999], [3]], "x__nnzs": [[2], [0], [1]]}),
     "empty lists": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": [[0], [0]]}),
     "no rows": (lists_network, {"x__values": np.empty((0, 1)), "x__nnzs": np.empty((0, 1))}),
