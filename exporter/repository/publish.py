@@ -73,7 +73,8 @@ def expect_free(repository: Path, models: Sequence[str], version: int) -> None:
     if (folder := repository / published / str(version)).exists():
         raise ExportError(f"Version {version} exists already: {folder}. Export the next version.")
     newest = newest_version(repository, published)
-    if version <= newest:
+    # The published version itself may be exported again, if its files were removed by hand.
+    if version < newest or version == newest != published_version(repository, published):
         raise ExportError(
             f"Expected a version above {newest}, the newest that was published: clients know a version by "
             f"its number, so that none is used again. Received: {version}."
