@@ -143,7 +143,7 @@ test-numpy2:  ## The locked versions with NumPy 2 and Polars 2, without the serv
 	$(UV) pip sync --quiet --python $(VENV)-numpy2/bin/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
 	$(UV) pip uninstall --quiet --python $(VENV)-numpy2/bin/python nvidia-pytriton
 	$(UV) pip install --quiet --python $(VENV)-numpy2/bin/python --no-deps --no-build-isolation \
-	  'numpy==2.4.*' 'polars==2.1.*' 'polars-runtime-32==2.1.*' --editable .
+	  'numpy>=2.4,<2.6' 'polars==2.1.*' 'polars-runtime-32==2.1.*' --editable .
 	$(VENV)-numpy2/bin/pytest $(PARALLEL) -m "not long and not gpu" $(NUMPY2_TESTS)
 
 docs: env  ## The site in build/site: guides, reference, figures; a broken link or an undocumented public name fails
