@@ -39,9 +39,10 @@ class StreamingFrequency(keras.layers.Layer):
         super().__init__(**{"dtype": "float32", **options})
         self.supports_jit = False
         self.cardinality, self.rate = cardinality, rate
-        self.step = self._state("step", ())
-        self.last = self._state("last", (cardinality,))
-        self.interval = self._state("interval", (cardinality,))
+        # Float32 has no number after 2**24 that is one more.
+        self.step = self._state("step", (), "float64")
+        self.last = self._state("last", (cardinality,), "float64")
+        self.interval = self._state("interval", (cardinality,), "float32")
 
     def call(self, ids: tf.Tensor, training: bool = False) -> tf.Tensor:
         """The logarithms, float32 (N, 1); 0 for an item that no batch has contained."""
@@ -60,7 +61,7 @@ class StreamingFrequency(keras.layers.Layer):
         with tf.control_dependencies([rows]):
             step = self.step.value.assign_add(1.0)
         before = tf.gather(self.interval.value, items)
-        since = step - tf.gather(self.last.value, items)
+        since = tf.cast(step - tf.gather(self.last.value, items), tf.float32)
         decay = tf.where(before > 0, (1 - self.rate) ** count, 0.0)
         after = decay * before + (1 - decay) * since / count
         return tf.group(
@@ -68,9 +69,9 @@ class StreamingFrequency(keras.layers.Layer):
             self.last.value.scatter_nd_update(items[:, None], tf.fill(tf.shape(items), step)),
         )
 
-    def _state(self, name: str, shape: tuple[int, ...]) -> Any:
+    def _state(self, name: str, shape: tuple[int, ...], dtype: str) -> Any:
         return self.add_weight(
-            name=name, shape=shape, initializer="zeros", trainable=False, dtype="float32"
+            name=name, shape=shape, initializer="zeros", trainable=False, dtype=dtype
         )
 
     def compute_output_spec(self, ids: Any, **_: Any) -> Any:

@@ -33,6 +33,18 @@ def test_frequencies_are_those_of_the_papers_algorithm():
     np.testing.assert_array_equal(layer.interval.numpy(), before)
 
 
+def test_a_training_of_many_steps_goes_on_counting_them():
+    """Float32 has no number after 2**24 that is one more."""
+    layer = StreamingFrequency(3, rate=0.1)
+    for variable in (layer.step, layer.last):
+        variable.assign(np.full(variable.shape, 2.0**24))
+    layer.interval.assign([1.0, 1.0, 1.0])
+    learn = tf.function(lambda ids: layer(ids, training=True))
+    for batch in ([0, 1], [0, 2], [0, 1]):
+        learn(tf.constant(batch)[:, None])
+    np.testing.assert_allclose(layer.interval.numpy(), [1.0, 1.1, 1.1], rtol=1e-6)
+
+
 @pytest.mark.parametrize("rows", [8, 2048])
 def test_frequencies_are_those_of_the_data_for_every_size_of_batch(rows):
     """Popular items occur hundreds of times in a large batch, others once in many."""
