@@ -142,7 +142,7 @@ def newest_version(repository: Path, name: str) -> int:
     return int(remembered)
 
 
-def config_after(config: str, version: int, newest: int) -> str:
+def config_after(config: bytes, version: int, newest: int) -> bytes:
     """The config that publishes a version after newer ones, whose numbers it keeps from being used again.
 
     Args:
@@ -152,7 +152,8 @@ def config_after(config: str, version: int, newest: int) -> str:
     """
     if newest == version:
         return config
-    return f'{config}parameters {{ key: "{_NEWEST}" value {{ string_value: "{newest}" }} }}\n'
+    remembered = f'parameters {{ key: "{_NEWEST}" value {{ string_value: "{newest}" }} }}\n'
+    return config + remembered.encode()
 
 
 def step_names(repository: Path, steps: Sequence[ModelSpec], generation: str) -> dict[str, str]:

@@ -70,9 +70,9 @@ def _verify(root: Path, name: str, version: int | None) -> str:
     version = published if version is None else version
     manifests = {v: read_manifest(root, name, v) for v in {*versions_of(root, name), version}}
     stored = root / name / str(published) / CONFIG
-    text = stored.read_text(encoding="utf-8") if stored.is_file() else ""
-    expected = config_after(text, published, newest_version(root, name))
-    if (root / name / CONFIG).read_bytes() != expected.encode():
+    config = stored.read_bytes() if stored.is_file() else b""
+    expected = config_after(config, published, newest_version(root, name))
+    if (root / name / CONFIG).read_bytes() != expected:
         raise ExportError(f"{root / name / CONFIG} is not what the export wrote.")
     verify_version(root, version, manifests[version])
     for number, manifest in manifests.items():

@@ -70,11 +70,9 @@ def rollback(repository: str | os.PathLike[str], name: str, version: int | None 
         verify_version(root, version, read_manifest(root, name, version))
         with staging(root, name) as stage:
             (stage / name).mkdir()
-            config = (root / name / str(version) / CONFIG).read_text(encoding="utf-8")
-            newest = newest_version(root, name)
-            (stage / name / CONFIG).write_text(
-                config_after(config, version, newest), encoding="utf-8"
-            )
+            config = (root / name / str(version) / CONFIG).read_bytes()
+            published = config_after(config, version, newest_version(root, name))
+            (stage / name / CONFIG).write_bytes(published)
             move(stage, root, name, [f"{name}/{CONFIG}"])
         collect(root, name, keep=len(versions))
     return version

@@ -178,6 +178,13 @@ def test_a_damaged_number_of_a_rollback_is_named(number, export, tmp_path):
             change()
 
 
+def test_a_kept_config_that_is_no_text_is_named(export, tmp_path):
+    export()
+    (tmp_path / "models" / "movies" / "1" / "config.pbtxt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ExportError, match=r"config\.pbtxt is not what"):
+        verify(tmp_path / "models", "movies")
+
+
 @pytest.mark.parametrize("back", [True, False], ids=["rollback", "later versions"])
 def test_a_fused_version_that_is_removed_leaves_nothing(back, export, tmp_path):
     """Its requests for the warm-up lie beside the versions, where an ensemble has none."""
