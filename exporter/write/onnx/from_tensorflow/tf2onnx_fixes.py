@@ -5,6 +5,7 @@ Each is a function of tf2onnx's graph, the node to convert, and its name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -251,6 +252,28 @@ def _in_a_list(graph: Any, axes: str, name: str) -> str:
     return _add(graph, "Reshape", _cast(graph, axes, onnx.TensorProto.INT64), flat)
 
 
+def _known_axes(graph: Any, axes: str) -> list[int]:
+    """The axes of a reduction; none if only a request knows them."""
+    given = graph.get_node_by_output(axes)
+    return given.get_tensor_value(as_list=False).reshape(-1).tolist() if given.is_const() else []
+
+
+def _reduce(
+    graph: Any, node: Any, name: str, along: list[int], step: Callable[[str, int], str]
+) -> None:
+    """A reduction by a step along each of some axes, which leaves one number; without any, by ONNX's own."""
+    x, axes = node.input
+    axes, keeps = _in_a_list(graph, axes, name), node.get_attr_value("keep_dims", 0)
+    if not along:
+        options = {"keepdims": keeps, "noop_with_empty_axes": 1}
+        _replace(graph, node, f"Reduce{node.type}", [x, axes], **options)
+        return
+    for axis in along:
+        x = step(x, axis)
+    operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, axes)
+    _replace(graph, node, operator, inputs)
+
+
 def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
     """A sum; onnxruntime adds whole numbers in float64, so their upper and lower bits are added apart."""
     x, axes = node.input
@@ -271,18 +294,13 @@ def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
 def _product(graph: Any, node: Any, name: str, _: Any) -> None:
     """A product; onnxruntime multiplies whole numbers in float64, so halves of an axis are multiplied."""
     x, axes = node.input
-    numbers = _in_a_list(graph, axes, name)
-    keeps, given = node.get_attr_value("keep_dims", 0), graph.get_node_by_output(axes)
-    shape: Any = graph.get_shape(x) if _is_whole(graph, x) and given.is_const() else None
-    along = given.get_tensor_value(as_list=False).reshape(-1).tolist() if shape else []
-    if not along or min(shape[axis] for axis in along) < 1:
-        options = {"keepdims": keeps, "noop_with_empty_axes": 1}
-        _replace(graph, node, "ReduceProd", [x, numbers], **options)
-        return
-    for axis in along:
-        x = _product_along(graph, x, axis, shape[axis], name)
-    operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, numbers)
-    _replace(graph, node, operator, inputs)
+    sizes: Any = graph.get_shape(x) if _is_whole(graph, x) else None
+    along = _known_axes(graph, axes) if sizes else []
+    if any(sizes[axis] < 1 for axis in along):
+        along = []
+    _reduce(
+        graph, node, name, along, lambda x, axis: _product_along(graph, x, axis, sizes[axis], name)
+    )
 
 
 def _product_along(graph: Any, x: str, axis: int, size: int, name: str) -> str:
@@ -333,18 +351,14 @@ def _bounded(graph: Any, node: Any, name: str, _: Any) -> None:
 
 def _extreme_along(graph: Any, node: Any, name: str, _: Any) -> None:
     """The greatest or the least number along axes; of int64 its place, as in `_of_two`."""
-    x, axes = node.input
-    numbers = _in_a_list(graph, axes, name)
-    keeps, given = node.get_attr_value("keep_dims", 0), graph.get_node_by_output(axes)
-    if graph.get_dtype(x) != onnx.TensorProto.INT64 or not given.is_const():
-        options = {"keepdims": keeps, "noop_with_empty_axes": 1}
-        _replace(graph, node, f"Reduce{node.type}", [x, numbers], **options)
-        return
-    for axis in given.get_tensor_value(as_list=False).reshape(-1).tolist():
+
+    def extreme(x: str, axis: int) -> str:
         places = _add(graph, f"Arg{node.type}", x, axis=axis)
-        x = _add(graph, "GatherElements", x, places, axis=axis)
-    operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, numbers)
-    _replace(graph, node, operator, inputs)
+        return _add(graph, "GatherElements", x, places, axis=axis)
+
+    x, axes = node.input
+    is_long = graph.get_dtype(x) == onnx.TensorProto.INT64
+    _reduce(graph, node, name, _known_axes(graph, axes) if is_long else [], extreme)
 
 
 def _pad(graph: Any, node: Any, name: str, _: Any) -> None:
