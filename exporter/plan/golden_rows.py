@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from exporter.errors import ExportError
-from exporter.plan.golden_values import GoldenValues, golden_values, vocabularies
+from exporter.plan.golden_values import GoldenValues, golden_values, vocabularies, whole_columns
 from exporter.plan.pipeline import Pipeline
 from serving.contract import Contract
 from serving.errors import ClientError
@@ -30,8 +30,10 @@ from workflow.wire.request_rules import NNZS
 MOST_GIVEN = 8
 # Lengths of long lists and texts, if no limit is set.
 LONG_LIST, LONG_TEXT = 50, 300
+_BEYOND_FLOATS = "whole numbers beyond 2**53"
 _BOLD = frozenset(
-    {"long lists", "negative numbers", "larger numbers", "smallest values", "largest values"}
+    ("long lists", "negative numbers", "larger numbers", _BEYOND_FLOATS)
+    + ("smallest values", "largest values")
 )
 
 Tensors = dict[str, Array]
@@ -185,9 +187,12 @@ def _made(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     """The rows by name, without duplicates."""
     columns, limits = pipeline.client_columns, pipeline.options.limits
     by_column = vocabularies(pipeline.features.program)
+    whole = whole_columns(pipeline.features.program)
     # These two characters take 5 bytes.
     text = "é☃" * (min(limits.get("max_string_bytes", LONG_TEXT), LONG_TEXT) // 5)
-    edges = {c.name: golden_values(c, by_column.get(c.name, ()), text) for c in columns}
+    edges = {
+        c.name: golden_values(c, by_column.get(c.name, ()), text, c.name in whole) for c in columns
+    }
     rows: dict[str, dict[str, Any]] = {}
 
     def add(name: str, scalar: _Pick, elements: _Pick) -> None:
@@ -215,6 +220,7 @@ def _made(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     )
     add("negative numbers", lambda _, e: e.negative, lambda _, e: [e.negative, e.zero])
     add("larger numbers", lambda _, e: e.larger, lambda _, e: [e.larger, e.negative])
+    add(_BEYOND_FLOATS, lambda _, e: e.whole[0], lambda _, e: [*e.whole[:long]])
     add("smallest values", lambda _, e: e.least, lambda _, e: [e.least])
     add("largest values", lambda _, e: e.most, lambda _, e: [e.most, e.least])
     return rows

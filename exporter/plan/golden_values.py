@@ -23,6 +23,8 @@ _DAY = 86_400_000_000
 _UNSEEN = " that no vocabulary holds"
 # A negative number and a larger one, by kind of dtype.
 _NUMBERS = {"int": (-7, 100), "uint": (3, 100), "float": (-2.5, 1234.5), "string": ("a", "b c")}
+# Whole numbers of which float64 does not hold the last six bits, and the dtypes that do.
+_WHOLE, _LONG = (2**59 + 63, 2**59 + 61, 2**59 + 58), ("int64", "uint64")
 # Lookups after these verbs look up the client's own value.
 _HANDING_ON = {name for name, verb in VERBS.items() if verb.hands_on or verb.converts}
 
@@ -40,6 +42,7 @@ class GoldenValues:
         larger: another number.
         least: the smallest value that can be sent.
         most: the largest one, or a long text that is not ASCII.
+        whole: whole numbers that float64 does not hold, if the network may take such, or the first values.
     """
 
     firsts: tuple[Any, ...]
@@ -50,30 +53,37 @@ class GoldenValues:
     larger: Any
     least: Any
     most: Any
+    whole: tuple[Any, ...]
 
 
-def golden_values(column: WireColumn, known: Sequence[Column], text: str) -> GoldenValues:
+def golden_values(
+    column: WireColumn, known: Sequence[Column], text: str, is_whole: bool
+) -> GoldenValues:
     """The values of a column.
 
     Args:
         column: the column in the form that a client sends.
         known: the vocabularies in which its values are looked up.
         text: a long text.
+        is_whole: whether its values may reach the network as whole numbers of 64 bits.
     """
     code = column.null_code
     zero, one, least, most = _limits(column, code, text)
+    is_whole &= column.dtype in _LONG and not column.time
     known = [vocabulary for keys in known if (vocabulary := _without(keys, code)).rows]
     ends = [(_key(keys, 0), _key(keys, -1)) for keys in known[:MOST_VOCABULARIES]]
     if not ends:
         # A column without lookups has no unseen values, and may be an id.
         kind = "time" if column.time else DTYPES[column.dtype].kind
         negative, larger = _NUMBERS.get(kind, (one, one))
-        return GoldenValues((one,), (one,), zero, one, negative, larger, least, most)
+        whole = _WHOLE if is_whole else (one,)
+        return GoldenValues((one,), (one,), zero, one, negative, larger, least, most, whole)
     unseen: Any = text[:1] + _UNSEEN
     if column.dtype != "string":
         unseen = _unseen(known, _DAY if column.time else 1, least, most)
     firsts, lasts = zip(*ends, strict=True)
-    return GoldenValues(firsts, lasts, zero, unseen, firsts[0], firsts[0], least, most)
+    whole = _WHOLE if is_whole else firsts
+    return GoldenValues(firsts, lasts, zero, unseen, firsts[0], firsts[0], least, most, whole)
 
 
 def _without(keys: Column, code: Any) -> Column:
@@ -127,6 +137,16 @@ def vocabularies(program: Program) -> dict[str, list[Column]]:
         if source.verb == "source" and _fits(program, source.parameters["name"], keys):
             by_column.setdefault(source.parameters["name"], []).append(keys)
     return by_column
+
+
+def whole_columns(program: Program) -> set[str]:
+    """The input columns whose values may reach an output as whole numbers of 64 bits, but for ids of a lookup."""
+    steps = program.steps
+    on_the_way = {number for column, number in program.outputs if column.dtype in _LONG}
+    for number in reversed(range(len(steps))):
+        if number in on_the_way and steps[number].verb != "lookup":
+            on_the_way.update(o for o in steps[number].operands if steps[o].type.dtype in _LONG)
+    return {steps[n].parameters["name"] for n in on_the_way if steps[n].verb == "source"}
 
 
 def warn_of_null_codes(columns: Iterable[WireColumn], program: Program) -> None:

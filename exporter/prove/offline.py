@@ -28,6 +28,8 @@ from workflow.wire.format import WireColumn, encode
 _NUDGE = 1e-6
 # Products of larger numbers may overflow, depending on the order of a sum.
 _LARGE, _LARGE_HALF = 1e18, 1e3
+# Products of many such may overflow as well.
+_UNUSUAL = 2.0**53
 
 
 class _RefusedError(Exception):
@@ -177,11 +179,13 @@ class OfflineAnswers:
         large = _LARGE_HALF if self._network.is_half else _LARGE
         # NaN is not an overflow.
         overflowing = rows_with(features, lambda values: np.abs(values) >= large)
-        allowed = {
-            name: _moved(answer, nudged[name], tolerance) for name, answer in predictions.items()
-        }
-        for limits in allowed.values():
+        may_overflow = rows_with(features, lambda values: np.abs(values) >= _UNUSUAL)[:, np.newaxis]
+        allowed = {}
+        for name, answer in predictions.items():
+            allowed[name] = limits = _moved(answer, nudged[name], tolerance)
             limits[overflowing] = np.inf
+            if answer.dtype.kind == "f":
+                limits[may_overflow & ~np.isfinite(answer)] = np.inf
         if isinstance(self._network, NearestNetwork):
             return self._network.with_ties(self._encoded(features), allowed, tolerance)
         return allowed

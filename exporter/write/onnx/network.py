@@ -8,7 +8,7 @@ from exporter.errors import ExportError
 from exporter.write.onnx.adapt_network import adapt_network
 from exporter.write.onnx.model import OnnxModel
 from exporter.write.onnx.nearest_items import with_nearest_items
-from exporter.write.onnx.quotients import with_quotients_by_minus_one
+from exporter.write.onnx.quotients import with_safe_quotients
 from exporter.write.onnx.reductions import with_axes_from_the_front
 from exporter.write.onnx.without_rows import with_a_row
 from training.network.nearest_items import NearestNetwork
@@ -47,4 +47,4 @@ def _converted(network: Network) -> OnnxModel:
 
 def _answering(model: OnnxModel) -> OnnxModel:
     """An equal model without what onnxruntime refuses, or ends the server for."""
-    return with_a_row(with_axes_from_the_front(with_quotients_by_minus_one(model)))
+    return with_a_row(with_axes_from_the_front(with_safe_quotients(model)))

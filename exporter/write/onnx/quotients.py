@@ -1,12 +1,13 @@
-"""Quotients and remainders of whole numbers by -1.
+"""Quotients and remainders of whole numbers by -1, and of none by 0.
 
 Dividing the smallest number of a dtype by -1 ends the process, and so the server, up to onnxruntime 1.31
-or later.
+or later. It also fails if no number is divided by one 0, as where tf2onnx counts the columns of empty lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,8 +20,8 @@ from exporter.write.onnx.reductions import constants_of
 _ENDING = (TensorProto.INT32, TensorProto.INT64)
 
 
-def with_quotients_by_minus_one(model: OnnxModel) -> OnnxModel:
-    """An equal model that does not divide whole numbers by -1; those in loops stay."""
+def with_safe_quotients(model: OnnxModel) -> OnnxModel:
+    """An equal model that does not divide whole numbers by -1, and no numbers by 0; those in loops stay."""
     divided = [n for n in model.proto.graph.node if n.op_type in ("Div", "Mod") and not n.domain]
     constants = constants_of(model.proto.graph, {node.input[1] for node in divided})
     asked = {
@@ -38,19 +39,26 @@ def with_quotients_by_minus_one(model: OnnxModel) -> OnnxModel:
     nodes: list[onnx.NodeProto] = []
     for node in model.proto.graph.node:
         own = node.output[0] if node.output else ""
-        nodes += _guarded(node, dtypes[own]) if own in asked else [node]
+        nodes += _guarded(node, dtypes[own], constants) if own in asked else [node]
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
     return OnnxModel(proto, model.tables)
 
 
-def _guarded(node: onnx.NodeProto, dtype: int) -> Iterator[onnx.NodeProto]:
+def _guarded(
+    node: onnx.NodeProto, dtype: int, constants: Mapping[str, Any]
+) -> Iterator[onnx.NodeProto]:
     """The operation by 1 in place of -1; a quotient by -1 is the number with the other sign."""
     own, (number, divisor) = node.output[0], node.input
     one, minus, is_minus, safe = (f"{own}/{part}" for part in ("one", "minus", "is minus", "safe"))
-    for name, value in ((one, 1), (minus, -1)):
+    zero, zeros, each = (f"{own}/{part}" for part in ("zero", "zeros", "each"))
+    for name, value in ((zero, 0), (one, 1), (minus, -1)):
         array = np.array(value, helper.tensor_dtype_to_np_dtype(dtype))
         yield helper.make_node("Constant", [], [name], name, value=numpy_helper.from_array(array))
+    if divisor not in constants:  # one for each number, so none for none
+        yield helper.make_node("Mul", [number, zero], [zeros], zeros)
+        yield helper.make_node("Add", [divisor, zeros], [each], each)
+        divisor = each
     yield helper.make_node("Equal", [divisor, minus], [is_minus], is_minus)
     yield helper.make_node("Where", [is_minus, one, divisor], [safe], safe)
     changed = onnx.NodeProto()

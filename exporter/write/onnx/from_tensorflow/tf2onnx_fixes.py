@@ -11,28 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-
-def _replace(graph: Any, node: Any, operator: str, inputs: list[str], **attributes: Any) -> None:
-    """Replace a node by another operation."""
-    output = node.output[0]
-    shape, dtype = graph.get_shape(output), graph.get_dtype(output)
-    graph.remove_node(node.name)
-    graph.make_node(
-        operator, inputs, attr=attributes, outputs=[output], shapes=[shape], dtypes=[dtype]
-    )
-
-
-def _add(graph: Any, operator: str, *inputs: str, **attributes: Any) -> str:
-    return str(graph.make_node(operator, list(inputs), attr=attributes).output[0])
-
-
-def _constant(graph: Any, name: str, value: Any, dtype: int) -> str:
-    array = np.array(value, onnx.helper.tensor_dtype_to_np_dtype(dtype))
-    return str(graph.make_const(name, array).output[0])
-
-
-def _is_whole(graph: Any, name: str) -> bool:
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(name))).kind in "iu"
+from exporter.write.onnx.from_tensorflow.segments import SEGMENT_OPERATIONS, reduce_segments
+from exporter.write.onnx.from_tensorflow.tf2onnx_graph import add, cast, constant, is_whole, replace
 
 
 def _floor_mod(graph: Any, node: Any, name: str, _: Any) -> None:
@@ -41,15 +21,15 @@ def _floor_mod(graph: Any, node: Any, name: str, _: Any) -> None:
     Not by a quotient rounded down, which for 1 and 0.1 is rounded to 10, where no rest is left.
     """
     x, y = node.input
-    if _is_whole(graph, x):
-        _replace(graph, node, "Mod", [x, y])
+    if is_whole(graph, x):
+        replace(graph, node, "Mod", [x, y])
         return
-    zero = _constant(graph, f"{name}/zero", 0, graph.get_dtype(x))
-    rest = _add(graph, "Mod", x, y, fmod=1)
-    differ = _add(graph, "Xor", *(_add(graph, "Less", each, zero) for each in (rest, y)))
-    any_left = _add(graph, "Not", _add(graph, "Equal", rest, zero))
-    sum_ = _add(graph, "Add", rest, y)
-    _choose(graph, node, _add(graph, "And", differ, any_left), [sum_, rest])
+    zero = constant(graph, f"{name}/zero", 0, graph.get_dtype(x))
+    rest = add(graph, "Mod", x, y, fmod=1)
+    differ = add(graph, "Xor", *(add(graph, "Less", each, zero) for each in (rest, y)))
+    any_left = add(graph, "Not", add(graph, "Equal", rest, zero))
+    sum_ = add(graph, "Add", rest, y)
+    _choose(graph, node, add(graph, "And", differ, any_left), [sum_, rest])
 
 
 def _truncated_mod(graph: Any, node: Any, *_: Any) -> None:
@@ -58,39 +38,32 @@ def _truncated_mod(graph: Any, node: Any, *_: Any) -> None:
     Not by Mod with fmod=1, for which onnxruntime takes whole numbers as float64.
     """
     x, y = node.input
-    if _is_whole(graph, x):
-        _replace(graph, node, "Identity", [_rest(graph, x, y, _add(graph, "Div", x, y))])
+    if is_whole(graph, x):
+        replace(graph, node, "Identity", [_rest(graph, x, y, add(graph, "Div", x, y))])
     else:
-        _replace(graph, node, "Mod", [x, y], fmod=1)
+        replace(graph, node, "Mod", [x, y], fmod=1)
 
 
 def _floor_divide(graph: Any, node: Any, *_: Any) -> None:
     """The quotient rounded down; tf2onnx rounds quotients of integers towards zero."""
     x, y = node.input
-    if not _is_whole(graph, x):
-        _replace(graph, node, "Floor", [_add(graph, "Div", x, y)])
+    if not is_whole(graph, x):
+        replace(graph, node, "Floor", [add(graph, "Div", x, y)])
         return
     # Where the quotient was rounded up, its rest is another. (x - rest) / y may wrap around.
-    quotient, rest = _add(graph, "Div", x, y), _add(graph, "Mod", x, y)
-    is_same = _add(graph, "Equal", rest, _rest(graph, x, y, quotient))
-    more = _add(graph, "Cast", _add(graph, "Not", is_same), to=graph.get_dtype(x))
-    _replace(graph, node, "Sub", [quotient, more])
+    quotient, rest = add(graph, "Div", x, y), add(graph, "Mod", x, y)
+    is_same = add(graph, "Equal", rest, _rest(graph, x, y, quotient))
+    more = add(graph, "Cast", add(graph, "Not", is_same), to=graph.get_dtype(x))
+    replace(graph, node, "Sub", [quotient, more])
 
 
 def _rest(graph: Any, x: str, y: str, quotient: str) -> str:
-    return _add(graph, "Sub", x, _add(graph, "Mul", quotient, y))
-
-
-def _cast(graph: Any, name: str, dtype: int) -> str:
-    if graph.get_dtype(name) == dtype:
-        return name
-    node = graph.make_node("Cast", [name], attr={"to": dtype}, dtypes=[dtype])
-    return str(node.output[0])
+    return add(graph, "Sub", x, add(graph, "Mul", quotient, y))
 
 
 def _kept_cast(graph: Any, node: Any, *_: Any) -> None:
     """A cast; tf2onnx drops a cast before another one, even if it rounds, as 0.5 to 0 before a bool."""
-    _replace(graph, node, KEPT_CAST, [*node.input], to=graph.get_dtype(node.output[0]))
+    replace(graph, node, KEPT_CAST, [*node.input], to=graph.get_dtype(node.output[0]))
 
 
 def _compare(graph: Any, node: Any, *_: Any) -> None:
@@ -98,17 +71,17 @@ def _compare(graph: Any, node: Any, *_: Any) -> None:
     names = [*node.input]
     if (number := _of_sign_bit(graph, node)) is not None:
         zero, one = (
-            _constant(graph, f"{node.name}/{value}", value, graph.get_dtype(number))
+            constant(graph, f"{node.name}/{value}", value, graph.get_dtype(number))
             for value in (0, 1)
         )
         # Also for -0.0, since 1 / -0.0 is minus infinity.
-        inverse = _add(graph, "Less", _add(graph, "Div", one, number), zero)
-        _replace(graph, node, "Or", [_add(graph, "Less", number, zero), inverse])
+        inverse = add(graph, "Less", add(graph, "Div", one, number), zero)
+        replace(graph, node, "Or", [add(graph, "Less", number, zero), inverse])
         return
     # Also of int32, which tf2onnx makes int64 where a loop counts.
-    if _is_whole(graph, names[0]):
+    if is_whole(graph, names[0]):
         names = [_ranked(graph, name) for name in names]
-    _replace(graph, node, node.type, names)
+    replace(graph, node, node.type, names)
 
 
 def _of_sign_bit(graph: Any, node: Any) -> str | None:
@@ -127,26 +100,26 @@ def _of_sign_bit(graph: Any, node: Any) -> str | None:
 
 def _ranked(graph: Any, name: str) -> str:
     """Integers as int64 of the same order."""
-    signed = _cast(graph, name, onnx.TensorProto.INT64)
+    signed = cast(graph, name, onnx.TensorProto.INT64)
     return _flipped(graph, signed) if graph.get_dtype(name) == onnx.TensorProto.UINT64 else signed
 
 
 def _flipped(graph: Any, name: str) -> str:
     """The int64 with the rank of the uint64 of the same bits, and back."""
-    sign = _constant(graph, f"{name}/sign", -(2**63), onnx.TensorProto.INT64)
-    return _add(graph, "Add", name, sign)
+    sign = constant(graph, f"{name}/sign", -(2**63), onnx.TensorProto.INT64)
+    return add(graph, "Add", name, sign)
 
 
 def _top_k(graph: Any, node: Any, name: str, _: Any) -> None:
     """The largest values, and their places; tf2onnx ranks all as float32, which has few digits."""
     (values, count), outputs = node.input, [*node.output]
     shapes, dtypes = ([of(each) for each in outputs] for of in (graph.get_shape, graph.get_dtype))
-    if _is_whole(graph, values):
+    if is_whole(graph, values):
         values = _ranked(graph, values)
     elif dtypes[0] != onnx.TensorProto.DOUBLE:
-        values = _cast(graph, values, onnx.TensorProto.FLOAT)
-    one = _constant(graph, f"{name}/one", [1], onnx.TensorProto.INT64)
-    count = _add(graph, "Reshape", _cast(graph, count, onnx.TensorProto.INT64), one)
+        values = cast(graph, values, onnx.TensorProto.FLOAT)
+    one = constant(graph, f"{name}/one", [1], onnx.TensorProto.INT64)
+    count = add(graph, "Reshape", cast(graph, count, onnx.TensorProto.INT64), one)
     graph.remove_node(node.name)
     largest, places = graph.make_node("TopK", [values, count], output_count=2).output
     if dtypes[0] == onnx.TensorProto.UINT64:
@@ -161,8 +134,8 @@ def _select(graph: Any, node: Any, name: str, _: Any) -> None:
     condition, *chosen = node.input
     further = (graph.get_rank(chosen[0]) or 0) - (graph.get_rank(condition) or 0)
     if node.type == "Select" and graph.get_rank(condition) and further > 0:  # it chooses rows
-        axes = _constant(graph, f"{name}/axes", range(-further, 0), onnx.TensorProto.INT64)
-        condition = _add(graph, "Unsqueeze", condition, axes)
+        axes = constant(graph, f"{name}/axes", range(-further, 0), onnx.TensorProto.INT64)
+        condition = add(graph, "Unsqueeze", condition, axes)
     _choose(graph, node, condition, chosen)
 
 
@@ -171,9 +144,9 @@ def _choose(graph: Any, node: Any, condition: str, chosen: list[str]) -> None:
     output = node.output[0]
     shape, dtype = graph.get_shape(output), graph.get_dtype(output)
     carrier = _CHOSEN_AS.get(dtype, dtype)
-    chosen = [_cast(graph, name, carrier) for name in chosen]
+    chosen = [cast(graph, name, carrier) for name in chosen]
     if carrier == dtype:
-        _replace(graph, node, "Where", [condition, *chosen])
+        replace(graph, node, "Where", [condition, *chosen])
         return
     graph.remove_node(node.name)
     choice = graph.make_node("Where", [condition, *chosen], dtypes=[carrier], shapes=[shape])
@@ -187,35 +160,50 @@ def _one_hot(graph: Any, node: Any, name: str, _: Any) -> None:
     axis = node.get_attr_value("axis", -1)
     beyond = 0 if axis < 0 else graph.get_rank(ids) - axis
     whole = onnx.TensorProto.INT64
-    zero, one = (_constant(graph, f"{name}/{number}", number, whole) for number in (0, 1))
-    axes = _constant(graph, f"{name}/axis", [axis], whole)
-    shape = _constant(graph, f"{name}/shape", [-1, *[1] * beyond], whole)
-    every = _add(
-        graph, "Reshape", _add(graph, "Range", zero, _cast(graph, depth, whole), one), shape
-    )
-    indices = _add(graph, "Unsqueeze", _cast(graph, ids, whole), axes)
-    _choose(graph, node, _add(graph, "Equal", indices, every), [on, off])
+    zero, one = (constant(graph, f"{name}/{number}", number, whole) for number in (0, 1))
+    axes = constant(graph, f"{name}/axis", [axis], whole)
+    shape = constant(graph, f"{name}/shape", [-1, *[1] * beyond], whole)
+    every = add(graph, "Reshape", add(graph, "Range", zero, cast(graph, depth, whole), one), shape)
+    indices = add(graph, "Unsqueeze", cast(graph, ids, whole), axes)
+    _choose(graph, node, add(graph, "Equal", indices, every), [on, off])
 
 
 def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
     """1 - erf(x), which the gelu activation needs."""
-    erf = _add(graph, "Erf", node.input[0])
-    one = _constant(graph, f"{name}/one", [1], graph.get_dtype(node.output[0]))
-    _replace(graph, node, "Sub", [one, erf])
+    erf = add(graph, "Erf", node.input[0])
+    one = constant(graph, f"{name}/one", [1], graph.get_dtype(node.output[0]))
+    replace(graph, node, "Sub", [one, erf])
 
 
 def _bucketize(graph: Any, node: Any, name: str, _: Any) -> None:
     """The number of boundaries up to a value, all of them for NaN, as `Discretization` needs it."""
     x = node.input[0]
-    if _is_whole(graph, x):  # as TensorFlow compares them
-        x = _cast(graph, x, onnx.TensorProto.FLOAT)
-    bounds = _constant(
+    if is_whole(graph, x):  # as TensorFlow compares them
+        x = cast(graph, x, onnx.TensorProto.FLOAT)
+    bounds = constant(
         graph, f"{name}/bounds", node.get_attr_value("boundaries"), graph.get_dtype(x)
     )
-    last = _constant(graph, f"{name}/last", [-1], onnx.TensorProto.INT64)
-    below = _add(graph, "Less", _add(graph, "Unsqueeze", x, last), bounds)
-    reached = _add(graph, "Cast", _add(graph, "Not", below), to=onnx.TensorProto.INT32)
-    _replace(graph, node, "ReduceSum", [reached, last], keepdims=0)
+    last = constant(graph, f"{name}/last", [-1], onnx.TensorProto.INT64)
+    below = add(graph, "Less", add(graph, "Unsqueeze", x, last), bounds)
+    reached = add(graph, "Cast", add(graph, "Not", below), to=onnx.TensorProto.INT32)
+    replace(graph, node, "ReduceSum", [reached, last], keepdims=0)
+
+
+def _bound(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The places of values among sorted numbers: how many are less, or not greater."""
+    numbers, values = node.input
+    if is_whole(graph, numbers):
+        numbers, values = _ranked(graph, numbers), _ranked(graph, values)
+    places = [constant(graph, f"{name}/{axis}", [axis], onnx.TensorProto.INT64) for axis in (1, 2)]
+    numbers, values = (
+        add(graph, "Unsqueeze", *each) for each in zip((numbers, values), places, strict=True)
+    )
+    pair = (numbers, values) if node.type == "LowerBound" else (values, numbers)
+    below = add(graph, "Less", *pair)
+    below = below if node.type == "LowerBound" else add(graph, "Not", below)
+    count = cast(graph, below, onnx.TensorProto.INT32)
+    count = add(graph, "ReduceSum", count, places[1], keepdims=0)
+    replace(graph, node, "Cast", [count], to=graph.get_dtype(node.output[0]))
 
 
 def _log1p(graph: Any, node: Any, name: str, _: Any) -> None:
@@ -224,32 +212,40 @@ def _log1p(graph: Any, node: Any, name: str, _: Any) -> None:
     Source: Kahan, in the manual of the HP-15C, 1982: the quotient restores them.
     """
     x = node.input[0]
-    one = _constant(graph, f"{name}/one", 1, graph.get_dtype(x))
-    sum_ = _add(graph, "Add", x, one)
-    back, logarithm = _add(graph, "Sub", sum_, one), _add(graph, "Log", sum_)
-    restored = _add(graph, "Mul", logarithm, _add(graph, "Div", x, back))
-    near = _add(graph, "Where", _add(graph, "Equal", sum_, one), x, restored)
+    one = constant(graph, f"{name}/one", 1, graph.get_dtype(x))
+    sum_ = add(graph, "Add", x, one)
+    back, logarithm = add(graph, "Sub", sum_, one), add(graph, "Log", sum_)
+    restored = add(graph, "Mul", logarithm, add(graph, "Div", x, back))
+    near = add(graph, "Where", add(graph, "Equal", sum_, one), x, restored)
     # Also of infinity, by which no quotient is a number.
-    _choose(graph, node, _add(graph, "Equal", back, x), [logarithm, near])
+    _choose(graph, node, add(graph, "Equal", back, x), [logarithm, near])
+
+
+def _softplus(graph: Any, node: Any, name: str, _: Any) -> None:
+    """log(1 + e^x), which from 40 on is x to float64's last digit; onnxruntime's overflows at 710 in float64."""
+    (x,) = node.input
+    soft = add(graph, "Softplus", x)
+    bound = constant(graph, f"{name}/bound", 40, graph.get_dtype(x))
+    _choose(graph, node, add(graph, "Greater", x, bound), [x, soft])
 
 
 def _expm1(graph: Any, node: Any, name: str, _: Any) -> None:
     """e^x - 1, near 0 as 2 t / (1 - t) with t = tanh(x / 2), since the difference would have no digits."""
     x = node.input[0]
     half, one, two = (
-        _constant(graph, f"{name}/{label}", value, graph.get_dtype(x))
+        constant(graph, f"{name}/{label}", value, graph.get_dtype(x))
         for label, value in (("half", 0.5), ("one", 1), ("two", 2))
     )
-    tanh = _add(graph, "Tanh", _add(graph, "Mul", x, half))
-    near = _add(graph, "Div", _add(graph, "Mul", tanh, two), _add(graph, "Sub", one, tanh))
-    far = _add(graph, "Sub", _add(graph, "Exp", x), one)
-    _choose(graph, node, _add(graph, "Less", _add(graph, "Abs", x), one), [near, far])
+    tanh = add(graph, "Tanh", add(graph, "Mul", x, half))
+    near = add(graph, "Div", add(graph, "Mul", tanh, two), add(graph, "Sub", one, tanh))
+    far = add(graph, "Sub", add(graph, "Exp", x), one)
+    _choose(graph, node, add(graph, "Less", add(graph, "Abs", x), one), [near, far])
 
 
 def _in_a_list(graph: Any, axes: str, name: str) -> str:
     """The axes of a reduction as ONNX takes them; one may be a number alone."""
-    flat = _constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
-    return _add(graph, "Reshape", _cast(graph, axes, onnx.TensorProto.INT64), flat)
+    flat = constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
+    return add(graph, "Reshape", cast(graph, axes, onnx.TensorProto.INT64), flat)
 
 
 def _known_axes(graph: Any, axes: str) -> list[int]:
@@ -266,35 +262,78 @@ def _reduce(
     axes, keeps = _in_a_list(graph, axes, name), node.get_attr_value("keep_dims", 0)
     if not along:
         options = {"keepdims": keeps, "noop_with_empty_axes": 1}
-        _replace(graph, node, f"Reduce{node.type}", [x, axes], **options)
+        replace(graph, node, f"Reduce{node.type}", [x, axes], **options)
         return
     for axis in along:
         x = step(x, axis)
     operator, *inputs = ("Identity", x) if keeps else ("Squeeze", x, axes)
-    _replace(graph, node, operator, inputs)
+    replace(graph, node, operator, inputs)
 
 
 def _sum(graph: Any, node: Any, name: str, _: Any) -> None:
-    """A sum; onnxruntime adds whole numbers in float64, so their upper and lower bits are added apart."""
+    """A sum, or a mean; onnxruntime adds whole numbers in float64, so their upper and lower bits are added apart."""
     x, axes = node.input
-    whole = onnx.TensorProto.INT64
     axes = _in_a_list(graph, axes, name)
     options = {"keepdims": node.get_attr_value("keep_dims", 0), "noop_with_empty_axes": 1}
-    if not _is_whole(graph, x):
-        _replace(graph, node, "ReduceSum", [x, axes], **options)
+    if not is_whole(graph, x):
+        replace(graph, node, f"Reduce{node.type}", [x, axes], **options)
         return
-    signed, base = _cast(graph, x, whole), _constant(graph, f"{name}/base", 2**32, whole)
-    low = _add(graph, "Mod", signed, base)
-    high = _add(graph, "Div", _add(graph, "Sub", signed, low), base)
-    low, high = (_add(graph, "ReduceSum", part, axes, **options) for part in (low, high))
-    sum_ = _add(graph, "Add", _add(graph, "Mul", high, base), low)
-    _replace(graph, node, "Cast", [sum_], to=graph.get_dtype(x))
+    whole, dtype = onnx.TensorProto.INT64, graph.get_dtype(x)
+    signed, base = cast(graph, x, whole), constant(graph, f"{name}/base", 2**32, whole)
+    low = add(graph, "Mod", signed, base)
+    high = add(graph, "Div", add(graph, "Sub", signed, low), base)
+    low, high = (add(graph, "ReduceSum", part, axes, **options) for part in (low, high))
+    sum_ = cast(graph, add(graph, "Add", add(graph, "Mul", high, base), low), dtype)
+    if node.type == "Mean":
+        sizes = add(graph, "Gather", add(graph, "Shape", x), axes)
+        count = add(graph, "ReduceProd", sizes, keepdims=0)
+        sum_ = add(graph, "Div", sum_, cast(graph, count, dtype))
+    replace(graph, node, "Identity", [sum_])
+
+
+def _add_all(graph: Any, node: Any, *_: Any) -> None:
+    """A sum of tensors; onnxruntime's Sum takes no whole numbers."""
+    first, *others = node.input
+    for other in others:
+        first = add(graph, "Add", first, other)
+    replace(graph, node, "Identity", [first])
+
+
+def _shift(graph: Any, node: Any, name: str, _: Any) -> None:
+    """The bits of an integer shifted by a number within its width; ONNX shifts those of unsigned ones alone."""
+    whole, unsigned = onnx.TensorProto.INT64, onnx.TensorProto.UINT64
+    (x, by), dtype = node.input, graph.get_dtype(node.output[0])
+    numpy = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    zero, minus_one, most = (
+        constant(graph, f"{name}/{number}", number, whole)
+        for number in (0, -1, 8 * numpy.itemsize - 1)
+    )
+    for bound, operator in ((zero, "Less"), (most, "Greater")):
+        by = cast(graph, by, whole)
+        by = add(graph, "Where", add(graph, operator, by, bound), bound, by)
+    x = cast(graph, x, whole) if numpy.kind == "i" else x
+    is_negative = (
+        add(graph, "Less", x, zero) if node.type == "RightShift" and numpy.kind == "i" else ""
+    )
+
+    def mirrored(x: str) -> str:
+        """The complement of a negative number, whose shifted bits are those of its shift."""
+        return (
+            add(graph, "Where", is_negative, add(graph, "Sub", minus_one, x), x)
+            if is_negative
+            else x
+        )
+
+    bits, by = cast(graph, mirrored(x), unsigned), cast(graph, by, unsigned)
+    bits = add(graph, "BitShift", bits, by, direction=node.type.removesuffix("Shift").upper())
+    shifted = mirrored(cast(graph, bits, whole)) if numpy.kind == "i" else bits
+    replace(graph, node, "Identity", [cast(graph, shifted, dtype)])
 
 
 def _product(graph: Any, node: Any, name: str, _: Any) -> None:
     """A product; onnxruntime multiplies whole numbers in float64, so halves of an axis are multiplied."""
     x, axes = node.input
-    sizes: Any = graph.get_shape(x) if _is_whole(graph, x) else None
+    sizes: Any = graph.get_shape(x) if is_whole(graph, x) else None
     along = _known_axes(graph, axes) if sizes else []
     if any(sizes[axis] < 1 for axis in along):
         along = []
@@ -308,11 +347,11 @@ def _product_along(graph: Any, x: str, axis: int, size: int, name: str) -> str:
     while size > 1:
         half, odd = divmod(size, 2)
         sizes = [half, half, *[1] * odd]
-        lengths = _constant(graph, f"{name}/{axis}/{size}", sizes, onnx.TensorProto.INT64)
+        lengths = constant(graph, f"{name}/{axis}/{size}", sizes, onnx.TensorProto.INT64)
         options = {"attr": {"axis": axis}, "output_count": len(sizes)}
         first, second, *rest = graph.make_node("Split", [x, lengths], **options).output
-        x, size = _add(graph, "Mul", first, second), half + odd
-        x = _add(graph, "Concat", x, *rest, axis=axis) if rest else x
+        x, size = add(graph, "Mul", first, second), half + odd
+        x = add(graph, "Concat", x, *rest, axis=axis) if rest else x
     return x
 
 
@@ -323,38 +362,38 @@ def _of_two(graph: Any, operator: str, a: str, b: str) -> str:
     the processor has AVX-512.
     """
     if graph.get_dtype(a) != onnx.TensorProto.INT64:
-        return _add(graph, operator, a, b)
-    return _add(graph, "Where", _add(graph, _TAKES_FIRST[operator], a, b), a, b)
+        return add(graph, operator, a, b)
+    return add(graph, "Where", add(graph, _TAKES_FIRST[operator], a, b), a, b)
 
 
 def _extreme(graph: Any, node: Any, *_: Any) -> None:
     """The greater or the lesser of two numbers."""
-    _replace(graph, node, "Identity", [_of_two(graph, node.type[:3], *node.input)])
+    replace(graph, node, "Identity", [_of_two(graph, node.type[:3], *node.input)])
 
 
 def _bounded(graph: Any, node: Any, name: str, _: Any) -> None:
     """A number within bounds."""
     (x,), dtype = node.input, graph.get_dtype(node.input[0])
     bounds = {
-        operator: _constant(graph, f"{name}/{operator}", bound, dtype)
+        operator: constant(graph, f"{name}/{operator}", bound, dtype)
         for operator, bound in _BOUNDS[node.type].items()
     }
     if dtype != onnx.TensorProto.INT64:
         is_clip = node.type == "Relu6"
         limits = bounds.values() if is_clip else ()
-        _replace(graph, node, "Clip" if is_clip else node.type, [x, *limits])
+        replace(graph, node, "Clip" if is_clip else node.type, [x, *limits])
         return
     for operator, bound in bounds.items():
         x = _of_two(graph, operator, x, bound)
-    _replace(graph, node, "Identity", [x])
+    replace(graph, node, "Identity", [x])
 
 
 def _extreme_along(graph: Any, node: Any, name: str, _: Any) -> None:
     """The greatest or the least number along axes; of int64 its place, as in `_of_two`."""
 
     def extreme(x: str, axis: int) -> str:
-        places = _add(graph, f"Arg{node.type}", x, axis=axis)
-        return _add(graph, "GatherElements", x, places, axis=axis)
+        places = add(graph, f"Arg{node.type}", x, axis=axis)
+        return add(graph, "GatherElements", x, places, axis=axis)
 
     x, axes = node.input
     is_long = graph.get_dtype(x) == onnx.TensorProto.INT64
@@ -366,57 +405,53 @@ def _pad(graph: Any, node: Any, name: str, _: Any) -> None:
     data, pads, *value = node.input
     dtype = graph.get_dtype(data)
     carrier = _CHOSEN_AS.get(dtype, dtype)
-    flat = _constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
+    flat = constant(graph, f"{name}/flat", [-1], onnx.TensorProto.INT64)
     # First of all axes at their beginnings, then at their ends.
-    pads = _add(graph, "Transpose", _cast(graph, pads, onnx.TensorProto.INT64))
-    pads = _add(graph, "Reshape", pads, flat)
-    data, *value = (_cast(graph, each, carrier) for each in (data, *value))
+    pads = add(graph, "Transpose", cast(graph, pads, onnx.TensorProto.INT64))
+    pads = add(graph, "Reshape", pads, flat)
+    data, *value = (cast(graph, each, carrier) for each in (data, *value))
     inputs = [data, pads, *value]
     if carrier == dtype:
-        _replace(graph, node, "Pad", inputs)
+        replace(graph, node, "Pad", inputs)
     else:
-        _replace(graph, node, "Cast", [_add(graph, "Pad", *inputs)], to=dtype)
+        replace(graph, node, "Cast", [add(graph, "Pad", *inputs)], to=dtype)
+
+
+def _reshape(graph: Any, node: Any, *_: Any) -> None:
+    """Another shape; ONNX's own sense of a 0 in one is the size of before, which for an empty list is wrong."""
+    x, shape = node.input
+    given = graph.get_node_by_output(shape)
+    is_known = given is not None and given.is_const()
+    shape = cast(graph, shape, onnx.TensorProto.INT64)
+    replace(graph, node, "Reshape", [x, shape], allowzero=int(not is_known))
+
+
+def _scatter(graph: Any, node: Any, name: str, _: Any) -> None:
+    """Values added at places of zeros; tf2onnx keeps one of several at a place."""
+    places, values, shape = node.input
+    zero = constant(graph, f"{name}/zero", [0], graph.get_dtype(values))
+    zeros = add(graph, "Expand", zero, cast(graph, shape, onnx.TensorProto.INT64))
+    places = cast(graph, places, onnx.TensorProto.INT64)
+    replace(graph, node, "ScatterND", [zeros, places, values], reduction="add")
 
 
 def _power(graph: Any, node: Any, *_: Any) -> None:
     """A power; onnxruntime computes powers of whole numbers in float64, so they become products."""
     x, exponent = node.input
     given = graph.get_node_by_output(exponent)
-    is_known = given is not None and given.is_const() and _is_whole(graph, x)
+    is_known = given is not None and given.is_const() and is_whole(graph, x)
     times = given.get_tensor_value(as_list=False).reshape(-1).tolist() if is_known else []
     if len(times) != 1 or times[0] < 1:
-        _replace(graph, node, "Pow", [x, exponent])
+        replace(graph, node, "Pow", [x, exponent])
         return
     (left,) = times
     power, square = "", x
     while left:
         if left % 2:
-            power = _add(graph, "Mul", power, square) if power else square
+            power = add(graph, "Mul", power, square) if power else square
         left //= 2
-        square = _add(graph, "Mul", square, square) if left else square
-    _replace(graph, node, "Identity", [power])
-
-
-def _sum_segments(graph: Any, node: Any, name: str, _: Any) -> None:
-    """The rows of `data` at `indices`, summed by segment, by a scatter onto zeros.
-
-    tf2onnx's own conversion does not support empty lists.
-    """
-    data, indices, segments, count = node.input
-
-    def vector(label: str, *values: int) -> str:
-        return _constant(graph, f"{name}/{label}", values, onnx.TensorProto.INT64)
-
-    as_int64 = {"to": onnx.TensorProto.INT64}
-    rows = _add(graph, "Reshape", _add(graph, "Cast", count, **as_int64), vector("one", 1))
-    shape = _add(graph, "Shape", data)
-    width = _add(graph, "Slice", shape, vector("from", 1), vector("to", 2**31))
-    zero = _constant(graph, f"{name}/zero", [0], graph.get_dtype(node.output[0]))
-    zeros = _add(graph, "Expand", zero, _add(graph, "Concat", rows, width, axis=0))
-    column = _add(graph, "Cast", segments, **as_int64)
-    places = _add(graph, "Reshape", column, vector("column", -1, 1))
-    added = _add(graph, "Gather", data, _add(graph, "Cast", indices, **as_int64))
-    _replace(graph, node, "ScatterND", [zeros, places, added], reduction="add")
+        square = add(graph, "Mul", square, square) if left else square
+    replace(graph, node, "Identity", [power])
 
 
 _TAKES_FIRST = {"Max": "Greater", "Min": "Less"}
@@ -436,6 +471,7 @@ _CHOSEN_AS = {
 }
 # By TensorFlow's names.
 HANDLERS: dict[str, tuple[Any, list[str]]] = {
+    "AddN": (_add_all, []),
     "Bucketize": (_bucketize, []),
     "Cast": (_kept_cast, []),
     "Erfc": (_erfc, []),
@@ -443,10 +479,13 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "FloorDiv": (_floor_divide, []),
     "FloorMod": (_floor_mod, []),
     "Greater": (_compare, []),
+    "LeftShift": (_shift, []),
     "Less": (_compare, []),
     "Log1p": (_log1p, []),
+    "LowerBound": (_bound, []),
     "Max": (_extreme_along, []),
     "Maximum": (_extreme, []),
+    "Mean": (_sum, []),
     "Min": (_extreme_along, []),
     "Minimum": (_extreme, []),
     "Mod": (_truncated_mod, []),
@@ -457,11 +496,16 @@ HANDLERS: dict[str, tuple[Any, list[str]]] = {
     "Prod": (_product, []),
     "Relu": (_bounded, []),
     "Relu6": (_bounded, []),
+    "Reshape": (_reshape, []),
+    "RightShift": (_shift, []),
+    "ScatterNd": (_scatter, []),
     "Select": (_select, []),
     "SelectV2": (_select, []),
     "Sign": (_bounded, []),
-    "SparseSegmentSumWithNumSegments": (_sum_segments, []),
+    **dict.fromkeys(SEGMENT_OPERATIONS, (reduce_segments, [])),
+    "Softplus": (_softplus, []),
     "Sum": (_sum, []),
     "TopKV2": (_top_k, []),
     "TruncateMod": (_truncated_mod, []),
+    "UpperBound": (_bound, []),
 }

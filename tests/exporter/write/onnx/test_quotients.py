@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 from onnx_networks import model_of
 
 from exporter.write.onnx.model import OnnxModel
-from exporter.write.onnx.quotients import with_quotients_by_minus_one
+from exporter.write.onnx.quotients import with_safe_quotients
 
 DIVISORS = np.array([[-1], [2], [-1], [-2]])
 
@@ -28,7 +28,7 @@ def test_the_least_number_is_divided_by_minus_one(operator, attributes, is_const
     node = helper.make_node(operator, ["x", "y"], ["z"], **attributes)
     shapes = {name: ["N", 1] for name in sent}
     proto = model_of([node], shapes, {"z": ["N", 1]}, constants, dtype=kind)
-    changed = with_quotients_by_minus_one(OnnxModel(proto)).proto
+    changed = with_safe_quotients(OnnxModel(proto)).proto
     onnx.checker.check_model(changed, full_check=True)
     session = onnxruntime.InferenceSession(
         changed.SerializeToString(), providers=["CPUExecutionProvider"]
@@ -37,6 +37,21 @@ def test_the_least_number_is_divided_by_minus_one(operator, attributes, is_const
     quotient = [[np.iinfo(dtype).min], [3], [-7], [3]]
     rest = [[0], [1], [0], [-1]]
     np.testing.assert_array_equal(made, quotient if operator == "Div" else rest)
+
+
+@pytest.mark.parametrize("operator", ["Div", "Mod"])
+def test_no_number_is_divided_by_zero_where_there_is_none(operator):
+    node = helper.make_node(operator, ["x", "y"], ["z"])
+    proto = model_of(
+        [node], {"x": ["N", 1], "y": [1]}, {"z": ["N", 1]}, dtype=onnx.TensorProto.INT64
+    )
+    changed = with_safe_quotients(OnnxModel(proto)).proto.SerializeToString()
+    session = onnxruntime.InferenceSession(changed, providers=["CPUExecutionProvider"])
+    zero = np.zeros(1, np.int64)
+    (answer,) = session.run(None, {"x": np.empty((0, 1), np.int64), "y": zero})
+    assert answer.shape == (0, 1)
+    with pytest.raises(Exception, match="by zero"):
+        session.run(None, {"x": np.ones((1, 1), np.int64), "y": zero})
 
 
 def test_other_divisions_stay():
@@ -51,4 +66,4 @@ def test_other_divisions_stay():
         {"z": ["N", 1]},
     )
     for proto in (whole, real):
-        assert with_quotients_by_minus_one(OnnxModel(proto)).proto.graph == proto.graph
+        assert with_safe_quotients(OnnxModel(proto)).proto.graph == proto.graph

@@ -319,6 +319,59 @@ def adding_network(dtype):
     return keras.Model({"x": x}, {name: y % ops.cast(1000, dtype) for name, y in outputs.items()})
 
 
+class Averaged(keras.layers.Layer):
+    """Means and sums by TensorFlow, since those by Keras are of floats."""
+
+    def call(self, x):
+        blocks = tf.reshape(x, [-1, 2, 2])
+        means = [tf.reduce_mean(x, 1), tf.reduce_mean(x[:, :3], -1), tf.reduce_mean(blocks, [1, 2])]
+        return tf.stack([*means, tf.add_n([x[:, 0], x[:, 1], x[:, 2]])], 1)
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((None, 4), x.dtype)
+
+
+def averaging_network(dtype):
+    """Means of whole numbers that float64 does not hold."""
+    x = keras.Input((4,), name="x", dtype=dtype)
+    return keras.Model({"x": x}, {"y": Averaged(autocast=False)(x)})
+
+
+class Shifted(keras.layers.Layer):
+    """Shifts by TensorFlow, since Keras makes another dtype of a shift by a number."""
+
+    def call(self, x):
+        by = tf.cast([[1, 3, 7]], x.dtype)
+        return tf.concat([tf.bitwise.left_shift(x, by), tf.bitwise.right_shift(x, by)], 1)
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((None, 6), x.dtype)
+
+
+def shifting_network(dtype):
+    """Bits shifted, as hashes do it."""
+    x = keras.Input((1,), name="x", dtype=dtype)
+    return keras.Model({"x": x}, {"y": Shifted(autocast=False)(x)})
+
+
+def placing_network(dtype):
+    """Places of values among sorted numbers, of which some are equal."""
+    x = keras.Input((2,), name="x", dtype=dtype)
+    ops = keras.ops
+    bounds = ops.convert_to_tensor([-1, 0, 0, 2**24, 2**24 + 1], dtype)
+    places = {
+        side: ops.reshape(ops.searchsorted(bounds, ops.reshape(x, (-1,)), side=side), (-1, 2))
+        for side in ("left", "right")
+    }
+    return keras.Model({"x": x}, places)
+
+
+def softening_network():
+    """Functions of numbers whose powers of e no float64 holds."""
+    x = keras.Input((1,), name="x", dtype="float64")
+    return keras.Model({"x": x}, {"plus": keras.ops.softplus(x), "log": keras.ops.log_sigmoid(x)})
+
+
 def multiplying_network(dtype):
     """Products of whole numbers that float64 does not hold, as of ids that are crossed."""
     x = keras.Input((5,), name="x", dtype=dtype)
@@ -434,6 +487,39 @@ FEEDS = {
     "float32 multiplied": (
         lambda: multiplying_network("float32"),
         {"x": [[1.5, -2.0, 3.0, 0.5, 7.0], [0.0, 1.0, 1.0, 1.0, 1.0]]},
+    ),
+    **{
+        f"{dtype} averaged": (
+            partial(averaging_network, dtype),
+            {
+                "x": [
+                    [
+                        (limit := np.iinfo(dtype)).max // 16,
+                        limit.max // 16 - 2,
+                        limit.max // 16 - 5,
+                        7,
+                    ],
+                    [limit.min // 16, 1, 1, 2],
+                ]
+            },
+        )
+        for dtype in ("int32", "int64", "uint64")
+    },
+    **{
+        f"{dtype} shifted": (
+            partial(shifting_network, dtype),
+            {"x": [[0], [7], [np.iinfo(dtype).min], [np.iinfo(dtype).max], [100]]},
+        )
+        for dtype in ("int8", "int32", "int64", "uint32", "uint64")
+    },
+    "int64 placed": (lambda: placing_network("int64"), {"x": [[-2, -1], [0, 1], [2**24, 2**60]]}),
+    "float32 placed": (
+        lambda: placing_network("float32"),
+        {"x": [[-1.5, -1.0], [0.0, -0.0], [np.inf, -np.inf], [2.0**24, np.nan]]},
+    ),
+    "float64 softened": (
+        softening_network,
+        {"x": [[-800.0], [-1.0], [0.0], [39.0], [41.0], [800.0]]},
     ),
     "nothing added": (lambda: adding_network("int64"), {"x": np.empty((0, 1))}),
     "int32 compared": (

@@ -1,0 +1,42 @@
+"""Shorthands for the graph that tf2onnx converts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+
+def replace(graph: Any, node: Any, operator: str, inputs: list[str], **attributes: Any) -> None:
+    """Replace a node by another operation."""
+    output = node.output[0]
+    shape, dtype = graph.get_shape(output), graph.get_dtype(output)
+    graph.remove_node(node.name)
+    graph.make_node(
+        operator, inputs, attr=attributes, outputs=[output], shapes=[shape], dtypes=[dtype]
+    )
+
+
+def add(graph: Any, operator: str, *inputs: str, **attributes: Any) -> str:
+    """Add an operation, and return the name of its result."""
+    return str(graph.make_node(operator, list(inputs), attr=attributes).output[0])
+
+
+def constant(graph: Any, name: str, value: Any, dtype: int) -> str:
+    """Add a constant of a name that no other has, and return the name."""
+    array = np.array(value, onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    return str(graph.make_const(name, array).output[0])
+
+
+def is_whole(graph: Any, name: str) -> bool:
+    """Whether a tensor holds integers."""
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(graph.get_dtype(name))).kind in "iu"
+
+
+def cast(graph: Any, name: str, dtype: int) -> str:
+    """Convert a tensor to a dtype, where it has another."""
+    if graph.get_dtype(name) == dtype:
+        return name
+    node = graph.make_node("Cast", [name], attr={"to": dtype}, dtypes=[dtype])
+    return str(node.output[0])
