@@ -49,11 +49,13 @@ def reduce_segments(graph: Any, node: Any, name: str, _: Any) -> None:
         return constant(graph, f"{name}/{label}", values, _WHOLE)
 
     zero, one = number("zero", 0), number("one", 1)
-    axis, end = number("axis", graph.get_rank(segments)), number("end", np.iinfo(np.int32).max)
-    width = add(graph, "Slice", add(graph, "Shape", data), axis, end)
-    flat = number("flat", -1)
-    data = add(graph, "Reshape", data, add(graph, "Concat", flat, width, axis=0))
-    places = add(graph, "Reshape", cast(graph, segments, _WHOLE), flat)
+    rank, end = graph.get_rank(segments), number("end", np.iinfo(np.int32).max)
+    width = add(graph, "Slice", add(graph, "Shape", data), number("axis", rank), end)
+    places = cast(graph, segments, _WHOLE)
+    if rank != 1:
+        flat = number("flat", -1)
+        data = add(graph, "Reshape", data, add(graph, "Concat", flat, width, axis=0))
+        places = add(graph, "Reshape", places, flat)
     if count:
         rows = add(graph, "Reshape", cast(graph, count[0], _WHOLE), one)
     else:  # up to the last segment, which is not the last of tf2onnx' SparseFillEmptyRows
@@ -64,9 +66,6 @@ def reduce_segments(graph: Any, node: Any, name: str, _: Any) -> None:
         places = add(graph, "Where", is_none, zero, add(graph, "Add", places, one))
         rows = add(graph, "Add", rows, one)
     places = add(graph, "Unsqueeze", places, one)
-    shape = add(graph, "Concat", rows, width, axis=0)
-    ones = add(graph, "Expand", one, add(graph, "Shape", width))
-    flat_shape = add(graph, "Concat", rows, ones, axis=0)
 
     def scatter(reduction: str, value: str, shape: str, added: str) -> str:
         start = add(graph, "Expand", value, shape)
@@ -74,22 +73,28 @@ def reduce_segments(graph: Any, node: Any, name: str, _: Any) -> None:
 
     dtype = graph.get_dtype(node.input[0])
     first = constant(graph, f"{name}/first", [_first(reduction, dtype, is_unsorted)], dtype)
-    result = scatter(_REDUCTIONS[reduction], first, shape, data)
+    result = scatter(_REDUCTIONS[reduction], first, add(graph, "Concat", rows, width, axis=0), data)
     if is_unsorted:
         result = add(graph, "Slice", result, one, end, zero)
     elif reduction not in ("Sum", "Prod"):
         each = add(graph, "Expand", one, add(graph, "Shape", places))
         counts = scatter("add", zero, add(graph, "Concat", rows, one, axis=0), each)
-        counts = add(graph, "Reshape", counts, flat_shape)
-        is_empty = add(graph, "Equal", counts, zero)
-        if reduction in ("Max", "Min"):
-            result = add(graph, "Where", is_empty, constant(graph, f"{name}/0", 0, dtype), result)
-        else:
-            divisor = cast(graph, add(graph, "Where", is_empty, one, counts), dtype)
-            if reduction == "SqrtN":
-                divisor = add(graph, "Sqrt", divisor)
-            result = add(graph, "Div", result, divisor)
+        ones = add(graph, "Expand", one, add(graph, "Shape", width))
+        counts = add(graph, "Reshape", counts, add(graph, "Concat", rows, ones, axis=0))
+        result = _with_counts(graph, name, reduction, result, counts)
     replace(graph, node, "Identity", [result])
+
+
+def _with_counts(graph: Any, name: str, reduction: str, result: str, counts: str) -> str:
+    """A sum as a mean, or an extreme of no rows as 0."""
+    dtype = graph.get_dtype(result)
+    is_empty = add(graph, "Equal", counts, constant(graph, f"{name}/none", 0, _WHOLE))
+    if reduction in ("Max", "Min"):
+        return add(graph, "Where", is_empty, constant(graph, f"{name}/0", 0, dtype), result)
+    counts = add(graph, "Where", is_empty, constant(graph, f"{name}/1", 1, _WHOLE), counts)
+    divisor = cast(graph, counts, dtype)
+    divisor = add(graph, "Sqrt", divisor) if reduction == "SqrtN" else divisor
+    return add(graph, "Div", result, divisor)
 
 
 def _first(reduction: str, dtype: int, is_unsorted: bool) -> Any:
