@@ -104,10 +104,15 @@ class FittedGraph:
             training_data: facts about these columns.
 
         Raises:
-            WorkflowError: an assigned dtype does not fit its output; nothing has changed then.
+            WorkflowError: no column is an output, or an assigned dtype does not fit its output; nothing
+                has changed then.
         """
         fitted = copy.copy(self)
         fitted.learnt = _Learnt(input_schema, states, from_data, training_data or TrainingData())
+        if not fitted.outputs():
+            raise WorkflowError(
+                "Expected a workflow with at least one output. Received: none, since `-` takes all columns away."
+            )
         fitted.output_dtypes.expect_possible()
         self.learnt = fitted.learnt
         for node in self.nodes:

@@ -130,6 +130,13 @@ def test_nothing_may_be_added_or_taken_away():
         assert Workflow(node).fit({"a": [1]}).output_schema.names == ["a"]
 
 
+def test_a_column_has_to_remain():
+    workflow = Workflow((["a"] >> ops.FillMissing(0)) - ["a"])
+    with pytest.raises(WorkflowError, match=r"at least one output.*takes all columns away"):
+        workflow.fit({"a": [1]})
+    assert not workflow.is_fitted
+
+
 def test_a_node_is_taken_from_a_node_by_its_columns(tmp_path):
     data = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]}
     logs = ["a", "b", "c"] >> ops.LogOp()
