@@ -43,7 +43,7 @@ def hash_parts(table: pl.DataFrame, keys: Sequence[str], count: int) -> list[pl.
 
 
 def _hashes(values: pl.Series, seed: int) -> Array:
+    filled = values.fill_null(strategy="zero")
     if values.dtype == pl.String:
-        return hash_strings(to_strings(values.fill_null("")), seed)
-    filled = values.fill_null(False) if values.dtype == pl.Boolean else values.fill_null(0)
+        return hash_strings(to_strings(filled), seed)
     return hash_values(filled.to_numpy(), seed)

@@ -31,10 +31,9 @@ class HeldRows(pl.LazyFrame):
 
     def select(self, *exprs: Any, **named: Any) -> pl.LazyFrame:
         """Select as Polars does, from only the columns that the expressions name."""
-        names = None if self._rows is None else _names([*exprs, *named.values()])
-        if not names or self._rows is None:
-            return super().select(*exprs, **named)
-        return columns_of(self._rows, names).lazy().select(*exprs, **named)
+        if self._rows is not None and (names := _names([*exprs, *named.values()])):
+            return columns_of(self._rows, names).lazy().select(*exprs, **named)
+        return super().select(*exprs, **named)
 
 
 def columns_of(rows: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:

@@ -373,3 +373,11 @@ def test_equal_keys_of_any_width_and_order_meet_in_one_part():
         assert set(one["key0"]) == set(other["key0"])
         # 800 keys in 8 parts: a binomial deviation of 9.
         assert 55 < one.height < 145
+
+
+@pytest.mark.parametrize("keys", [[2**60 + n for n in range(100)], [False, True]])
+def test_a_null_key_beside_others_leaves_those_in_their_parts(keys):
+    """The null is in the files of some workers only, whose parts are merged with those of the others."""
+    tables = (pl.DataFrame({"key0": column}) for column in (keys, [*keys, None]))
+    for part, beside in zip(*(hash_parts(t, ["key0"], 8) for t in tables), strict=True):
+        assert set(beside["key0"]) - {None} == set(part["key0"])
