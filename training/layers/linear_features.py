@@ -15,6 +15,7 @@ from training.layers.numbers import number_count, number_rows, widths_of
 from training.layers.takes_lists import TakesLists
 from workflow.schema.names import listed
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import plain
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -62,7 +63,7 @@ class LinearFeatures(TakesLists, metaclass=OwnNames):
                 )
             facts = read_linear(cardinalities)
             cardinalities, continuous = facts.ids, facts.numbers
-        self.cardinalities = [(name, rows) for name, rows in cardinalities.items()]
+        self.cardinalities = [(name, plain(rows)) for name, rows in cardinalities.items()]
         self.continuous = widths_of(continuous)
         # XLA compiles for fixed shapes, which lists change in each batch, and drops checks.
         self.supports_jit = set(self.continuous.values()) <= {None, 1}

@@ -10,6 +10,7 @@ import tensorflow as tf
 from training.errors import TrainingError
 from training.tables.ids import flat_integers, seen
 from workflow.schema.names import listed
+from workflow.schema.python_number import whole_number
 
 
 def widths_of(continuous: Any) -> dict[str, int | None]:
@@ -19,7 +20,10 @@ def widths_of(continuous: Any) -> dict[str, int | None]:
         TrainingError: not a list of distinct names, nor such a dictionary.
     """
     if isinstance(continuous, Mapping):
-        return dict(continuous)
+        return {
+            name: k if k is None else whole_number(f"the numbers of {name!r}", k, 1, TrainingError)
+            for name, k in continuous.items()
+        }
     names = [continuous] if isinstance(continuous, str) else list(continuous)
     if isinstance(continuous, str) or not all(isinstance(name, str) for name in names):
         raise TrainingError(

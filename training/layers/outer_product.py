@@ -11,6 +11,7 @@ import tensorflow as tf
 from training.errors import TrainingError
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
+from workflow.schema.python_number import whole_number
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -43,9 +44,7 @@ class XDeepFMOuterProduct(keras.layers.Layer, metaclass=OwnNames):
 
     def __init__(self, dim: int, kernel_initializer: Any = "glorot_uniform", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if dim < 1:
-            raise TrainingError(f"Expected a dim of at least one. Received: {dim}.")
-        self.dim = dim
+        self.dim = whole_number("dim", dim, 1, TrainingError)
         self.kernel_initializer = initializer_of(kernel_initializer)
 
     def build(self, input_shape: Sequence[Any]) -> None:

@@ -138,7 +138,8 @@ def test_keras_saves_and_loads_them(tmp_path, make):
         (lambda: CrossNetwork(0), "depth as a whole number from 1. Received: 0"),
         (lambda: CrossNetwork(2, rank=1.5), "rank as a whole number from 1. Received: 1.5"),
         (lambda: CrossNetwork()(tf.ones((2, 3, 4))), r"\(N, width\)"),
-        (lambda: XDeepFMOuterProduct(0), "dim of at least one"),
+        (lambda: XDeepFMOuterProduct(0), "dim as a whole number from 1. Received: 0"),
+        (lambda: XDeepFMOuterProduct(2.5), "dim as a whole number from 1. Received: 2.5"),
         (lambda: XDeepFMOuterProduct(2)((tf.ones((2, 3, 4)), tf.ones((2, 3, 5)))), "4 and 5"),
     ],
 )

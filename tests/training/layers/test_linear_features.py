@@ -1,10 +1,12 @@
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from training import TrainingError
-from training.layers import LinearFeatures
+from training.layers import DenseFeatures, LinearFeatures, XDeepFMOuterProduct
 
 CARDINALITIES = {"user": 6, "genres": 5}
 INPUTS = {
@@ -59,3 +61,33 @@ def test_keras_saves_and_loads_it(tmp_path):
 def test_no_column_or_one_named_twice(arguments):
     with pytest.raises(TrainingError, match="at least one column"):
         LinearFeatures(*arguments)
+
+
+@pytest.mark.parametrize("layer", [DenseFeatures, LinearFeatures])
+@pytest.mark.parametrize("width", [0, 2.5, "2", True])
+def test_a_width_that_is_no_whole_number_is_refused(layer, width):
+    """Of 2.5 the numbers of two rows became one row, and 0 was as many as there are."""
+    with pytest.raises(
+        TrainingError, match=f"'price' as a whole number from 1. Received: {width!r}"
+    ):
+        layer({}, {"price": width})
+
+
+@pytest.mark.parametrize(
+    ("layer", "plain"),
+    [
+        (
+            LinearFeatures({"user": np.int64(6)}, {"price": np.int32(2)}),
+            [["user", 6], ["price", 2]],
+        ),
+        (
+            DenseFeatures({"user": (np.int64(6), np.int64(1))}, {"price": np.int32(2)}),
+            [["price", 2]],
+        ),
+        (XDeepFMOuterProduct(np.int64(3)), [3]),
+    ],
+)
+def test_numbers_of_numpy_are_plain_in_a_config(layer, plain):
+    config = json.loads(json.dumps(layer.get_config()))
+    found = [*config.get("cardinalities", []), *config.get("continuous", [config.get("dim")])]
+    assert found == plain
