@@ -53,6 +53,11 @@ def expect_client(client: Any, data: Any) -> None:
             "Expected the client of a cluster, as of dask.distributed.Client(address). "
             f"Received: {client!r:.200}."
         )
+    if client.asynchronous:
+        raise WorkflowError(
+            "Expected a client that waits for results. Received: one with asynchronous=True. Make "
+            "another: dask.distributed.Client(address)."
+        )
     if client.status in ("closing", "closed"):
         raise WorkflowError(
             f"Expected a client that is connected to a cluster. Received: a {client.status} one. Make "

@@ -176,14 +176,13 @@ def _resolve_ready(
     for number, node in enumerate(nodes):
         if node in results or any(parent not in results for parent in node.parents):
             continue
-        if isinstance(node, OperatorNode) and node.operator.learns and number not in states:
+        if isinstance(node, OperatorNode) and number not in states:
             bound = node.bind(resolution.inputs(node))
             _expect_integers(bound)
-            learning[number] = bound
-        else:
-            if isinstance(node, OperatorNode):
-                _expect_integers(node.bind(resolution.inputs(node)))
-            resolution.resolve(node, states.get(number, {}))
+            if node.operator.learns:
+                learning[number] = bound
+                continue
+        resolution.resolve(node, states.get(number, {}))
     return learning
 
 

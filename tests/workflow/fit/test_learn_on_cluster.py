@@ -1,5 +1,6 @@
 """A cluster learns in parts of the keys what one machine learns, also when workers are killed."""
 
+import asyncio
 import os
 import pickle
 import socket
@@ -292,6 +293,17 @@ def test_workers_that_leave_and_a_closed_client_are_refused(clicks, monkeypatch)
                 make().fit(clicks, client=client)
         with pytest.raises(WorkflowError, match=r"connected to a cluster\. Received: a closed one"):
             make().fit(clicks, client=client)
+
+
+def test_a_client_whose_calls_have_to_be_awaited_is_refused(clicks):
+    async def fit():
+        async with Client(
+            n_workers=0, processes=False, dashboard_address=None, asynchronous=True
+        ) as client:
+            make().fit(clicks, client=client)
+
+    with pytest.raises(WorkflowError, match=r"Received: one with asynchronous=True\. Make another"):
+        asyncio.run(fit())
 
 
 def pause(dask_worker):
