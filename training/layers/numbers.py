@@ -54,9 +54,7 @@ def number_count(column: str, shape: Any, width: int | None) -> int:
             f"numeric_column({column!r}, (k,)); pad other lists: sparse_names and "
             "sparse_as_dense=True of the loader, or ops.ListSlice(pad=True)."
         )
-    if is_pair:
-        return int(width or 1)
-    if len(shape) != 2 or (width is not None and shape[1] not in (1, width)):
+    if not is_pair and (len(shape) != 2 or shape[1] not in (1, width or shape[1] or 1)):
         raise TrainingError(
             f"Expected numbers {_form(width)} for {column!r}. Received: shape {tuple(shape)}."
         )

@@ -7,11 +7,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.errors import TrainingError
 from training.layers.embedding_bag import EmbeddingBag
 from training.layers.records_fits import RecordsFits
 from training.tables.initial_table import initializer_of
 from workflow.schema.own_names import OwnNames
-from workflow.schema.python_number import plain
+from workflow.schema.python_number import plain, whole_number
 
 
 @keras.saving.register_keras_serializable(package="parquet_to_triton")
@@ -37,6 +38,9 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
         The vectors (N, L + 1, output_dim), the target's last, and a mask (N, L + 1), False for
         padding.
 
+    Raises:
+        TrainingError: a size or a length below one.
+
     Example:
         >>> layer = SequenceEmbedding(20, 8, length=3)
         >>> vectors, mask = layer(tf.constant([[5, 7, 0]]), tf.constant([[7]]))
@@ -55,7 +59,8 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.input_dim, self.output_dim, self.length = plain((input_dim, output_dim, length))
+        self.input_dim, self.output_dim = plain((input_dim, output_dim))
+        self.length = whole_number("length", length, 1, TrainingError)
         self.embeddings_initializer = initializer_of(embeddings_initializer)
         self.items = EmbeddingBag(
             input_dim,

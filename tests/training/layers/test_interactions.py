@@ -8,7 +8,12 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError
-from training.layers import CrossNetwork, DotProductInteraction, XDeepFMOuterProduct
+from training.layers import (
+    CrossNetwork,
+    DotProductInteraction,
+    SequenceEmbedding,
+    XDeepFMOuterProduct,
+)
 
 TYPES = (None, "field_all", "field_each", "field_interaction")
 
@@ -139,6 +144,7 @@ def test_keras_saves_and_loads_them(tmp_path, make):
         (lambda: CrossNetwork(2, rank=1.5), "rank as a whole number from 1. Received: 1.5"),
         (lambda: CrossNetwork()(tf.ones((2, 3, 4))), r"\(N, width\)"),
         (lambda: XDeepFMOuterProduct(0), "dim as a whole number from 1. Received: 0"),
+        (lambda: SequenceEmbedding(9, 4, 0), "length as a whole number from 1. Received: 0"),
         (lambda: XDeepFMOuterProduct(2.5), "dim as a whole number from 1. Received: 2.5"),
         (lambda: XDeepFMOuterProduct(2)((tf.ones((2, 3, 4)), tf.ones((2, 3, 5)))), "4 and 5"),
     ],

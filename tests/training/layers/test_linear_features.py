@@ -73,6 +73,14 @@ def test_a_width_that_is_no_whole_number_is_refused(layer, width):
         layer({}, {"price": width})
 
 
+@pytest.mark.parametrize("layer", [DenseFeatures, LinearFeatures])
+@pytest.mark.parametrize("width", [None, 0])
+def test_an_input_of_no_known_width_is_refused(layer, width):
+    prices = {"price": keras.Input((width,))}
+    with pytest.raises(TrainingError, match=rf"numbers \(N, k\) for 'price'.*\(None, {width}\)"):
+        layer({}, ["price"])(prices)
+
+
 @pytest.mark.parametrize(
     ("layer", "plain"),
     [
