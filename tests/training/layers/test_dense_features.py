@@ -77,10 +77,13 @@ def test_a_missing_column_is_named():
         DenseFeatures(SIZES)({name: INPUTS[name] for name in ("user", "genres")})
 
 
-@pytest.mark.parametrize("arguments", [({},), (SIZES, ["user"])])
-def test_no_column_or_one_named_twice(arguments):
+@pytest.mark.parametrize(
+    ("sizes", "continuous", "indicators"),
+    [({}, [], {}), (SIZES, ["user"], {}), (SIZES, [], {"user": 6}), ({}, ["user"], {"user": 6})],
+)
+def test_no_column_or_one_named_twice(sizes, continuous, indicators):
     with pytest.raises(TrainingError, match="at least one column"):
-        DenseFeatures(*arguments)
+        DenseFeatures(sizes, continuous, indicators=indicators)
 
 
 def test_stacked_columns_stand_one_below_the_other():

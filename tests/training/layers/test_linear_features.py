@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError
-from training.layers import DenseFeatures, LinearFeatures, XDeepFMOuterProduct
+from training.layers import DenseFeatures, LinearFeatures, SequenceEmbedding, XDeepFMOuterProduct
 
 CARDINALITIES = {"user": 6, "genres": 5}
 INPUTS = {
@@ -86,16 +86,22 @@ def test_an_input_of_no_known_width_is_refused(layer, width):
     [
         (
             LinearFeatures({"user": np.int64(6)}, {"price": np.int32(2)}),
-            [["user", 6], ["price", 2]],
+            {"cardinalities": [["user", 6]], "continuous": [["price", 2]]},
         ),
         (
-            DenseFeatures({"user": (np.int64(6), np.int64(1))}, {"price": np.int32(2)}),
-            [["price", 2]],
+            DenseFeatures({}, {"price": np.int32(2)}, indicators={"user": np.int64(6)}),
+            {"indicators": [["user", 6]], "continuous": [["price", 2]], "embedding_sizes": []},
         ),
-        (XDeepFMOuterProduct(np.int64(3)), [3]),
+        (
+            DenseFeatures({"user": (np.int64(9), 4)}, [], "sum", shard="row", skip_negative=True),
+            {"embedding_sizes": [["user", 9, 4]], "combiner": "sum", "shard": "row"}
+            | {"skip_negative": True},
+        ),
+        (SequenceEmbedding(9, 4, np.int64(3), shard="row"), {"length": 3, "shard": "row"}),
+        (XDeepFMOuterProduct(np.int64(3)), {"dim": 3}),
     ],
 )
-def test_numbers_of_numpy_are_plain_in_a_config(layer, plain):
+def test_a_config_is_of_plain_numbers_and_makes_the_layer_again(layer, plain):
     config = json.loads(json.dumps(layer.get_config()))
-    found = [*config.get("cardinalities", []), *config.get("continuous", [config.get("dim")])]
-    assert found == plain
+    assert {name: config[name] for name in plain} == plain
+    assert type(layer).from_config(layer.get_config()).get_config() == layer.get_config()
