@@ -71,7 +71,6 @@ class CrossNetwork(keras.layers.Layer, metaclass=OwnNames):
             self.add_weight(name=f"bias_{layer}", shape=(width,), initializer="zeros")
             for layer in range(self.depth)
         ]
-        self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """The crossed features; see the class."""

@@ -190,7 +190,6 @@ class DenseFeatures(TakesLists, metaclass=OwnNames):
         """Create the tables."""
         if self.embeddings is not None:
             self.embeddings.build()
-        self.built = True
 
     def call(self, inputs: Mapping[str, Any]) -> tf.Tensor:
         """The tensor of all columns; see the class."""

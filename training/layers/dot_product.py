@@ -85,7 +85,6 @@ class DotProductInteraction(keras.layers.Layer, metaclass=OwnNames):
                 shape=(*count.get(self.interaction_type, ()), width, width),
                 initializer=self.kernel_initializer,
             )
-        self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """The products; see the class."""

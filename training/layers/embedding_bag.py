@@ -112,7 +112,6 @@ class EmbeddingBag(TakesLists, metaclass=OwnNames):
     def build(self, input_shape: Any = None) -> None:  # noqa: ARG002 - the table needs no shape
         """Create the table."""
         self._table.build()
-        self.built = True
 
     def call(self, inputs: Any) -> tf.Tensor:
         """The vectors of the rows; see the class."""

@@ -160,7 +160,6 @@ class EmbeddingCollection(TakesLists, metaclass=OwnNames):
         """Create the tables."""
         for table in self._tables:
             table.build()
-        self.built = True
 
     def call(self, inputs: Mapping[str, Any]) -> dict[str, tf.Tensor]:
         """The vectors of each column; see the class."""

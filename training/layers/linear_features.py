@@ -93,7 +93,6 @@ class LinearFeatures(TakesLists, metaclass=OwnNames):
             width = sum(number_count(n, input_shape[n], k) for n, k in self.continuous.items())
             self.kernel = self.add_weight(name="kernel", shape=(width, 1), initializer="zeros")
         self.bias = self.add_weight(name="bias", shape=(1,), initializer="zeros")
-        self.built = True
 
     @property
     def _names(self) -> list[str]:

@@ -63,7 +63,6 @@ class XDeepFMOuterProduct(keras.layers.Layer, metaclass=OwnNames):
         self.kernel = self.add_weight(
             name="kernel", shape=(first * second, self.dim), initializer=self.kernel_initializer
         )
-        self.built = True
 
     def call(self, inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         """The sums; see the class."""

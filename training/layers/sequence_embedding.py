@@ -80,7 +80,6 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
             shape=(self.length + 1, self.output_dim),
             initializer=self.embeddings_initializer,
         )
-        self.built = True
 
     def call(self, sequence: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The vectors and the mask; see the class."""

@@ -124,7 +124,6 @@ class SharedTable(keras.layers.Layer):
                 "or '/cpu:0'. An optimizer with state needs as much again, Adam twice as much."
             ) from error
         set_layout(self.embeddings, self._layout)
-        self.built = True
 
     def load_own_variables(self, store: Any) -> None:
         """Set the table from a file; of a divided one this worker's part.

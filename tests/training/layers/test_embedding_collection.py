@@ -218,11 +218,19 @@ def test_a_table_without_room_is_an_error_that_says_its_size(monkeypatch):
         (({},), "at least one column"),
         (({"a": (0, 4)},), "'a' of at least one row.*input_dim=0"),
         (({"a": (5, 4)}, "max"), "sum, mean, sqrtn.*Received: 'max'"),
+        (({"a": (5, 4)}, {"b": "sum"}), "combiner for each of a. Received: for b"),
+        (([("a", 5, 4)],), "dictionary of column.*feature columns are for .*DenseFeatures"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments, message):
     with pytest.raises(TrainingError, match=message):
         EmbeddingCollection(*arguments)
+
+
+def test_a_list_is_of_two_tensors():
+    ids = tf.constant([[1]])
+    with pytest.raises(TrainingError, match=r"pair \(values, nnzs\), for 'a'. Received: 3 tensors"):
+        EmbeddingCollection({"a": (5, 4)})({"a": (ids, ids, ids)})
 
 
 def test_a_missing_column_is_named():

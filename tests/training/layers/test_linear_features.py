@@ -39,6 +39,7 @@ def test_all_weights_of_ids_are_one_variable():
 
 def test_numbers_alone_do_as_well():
     layer = LinearFeatures({}, ["vector"])
+    assert layer({"vector": keras.Input((2,))}).shape == (None, 1)
     assert layer(INPUTS).shape == (3, 1)
     assert len(layer.trainable_weights) == 2
 
