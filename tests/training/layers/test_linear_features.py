@@ -6,7 +6,13 @@ import pytest
 import tensorflow as tf
 
 from training import TrainingError
-from training.layers import DenseFeatures, LinearFeatures, SequenceEmbedding, XDeepFMOuterProduct
+from training.layers import (
+    DenseFeatures,
+    EmbeddingBag,
+    LinearFeatures,
+    SequenceEmbedding,
+    XDeepFMOuterProduct,
+)
 
 CARDINALITIES = {"user": 6, "genres": 5}
 INPUTS = {
@@ -98,7 +104,11 @@ def test_an_input_of_no_known_width_is_refused(layer, width):
             {"embedding_sizes": [["user", 9, 4]], "combiner": "sum", "shard": "row"}
             | {"skip_negative": True},
         ),
-        (SequenceEmbedding(9, 4, np.int64(3), shard="row"), {"length": 3, "shard": "row"}),
+        (EmbeddingBag(np.int64(9), np.int32(4)), {"input_dim": 9, "output_dim": 4}),
+        (
+            SequenceEmbedding(np.int64(9), np.int32(4), np.int64(3), shard="row"),
+            {"input_dim": 9, "output_dim": 4, "length": 3, "shard": "row"},
+        ),
         (XDeepFMOuterProduct(np.int64(3)), {"dim": 3}),
     ],
 )
