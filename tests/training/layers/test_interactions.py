@@ -41,6 +41,7 @@ def test_products_equal_a_loop_over_pairs(kind, self_interaction):
     layer = DotProductInteraction(kind, self_interaction)
     x = stack()
     result = layer(x)
+    assert len(layer.weights) == (kind is not None)
     kernel = layer.kernel.numpy() if kind else None
     expected = products_by_hand(x, kind, kernel, self_interaction)
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
@@ -119,6 +120,14 @@ def test_the_outer_product_equals_a_loop():
     assert layer.compute_output_shape((first.shape, second.shape)) == (2, 3, 5)
 
 
+@pytest.mark.parametrize("rank", [None, 2])
+def test_the_initializer_of_the_matrices_is_the_users(rank):
+    x = stack()
+    np.testing.assert_array_equal(CrossNetwork(2, rank, "zeros")(x[:, 0]), x[:, 0])
+    assert not np.any(DotProductInteraction("field_all", kernel_initializer="zeros")(x))
+    assert not np.any(XDeepFMOuterProduct(3, "zeros")((x, x)))
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -142,11 +151,15 @@ def test_keras_saves_and_loads_them(tmp_path, make):
         (lambda: DotProductInteraction()(tf.ones((2, 3))), "vectors, width.*stack"),
         (lambda: CrossNetwork(0), "depth as a whole number from 1. Received: 0"),
         (lambda: CrossNetwork(2, rank=1.5), "rank as a whole number from 1. Received: 1.5"),
+        (lambda: DotProductInteraction()(keras.Input((None, 4))), r"Received: \(None, None, 4\)"),
         (lambda: CrossNetwork()(tf.ones((2, 3, 4))), r"\(N, width\)"),
+        (lambda: CrossNetwork()(keras.Input((None,))), r"Received: \(None, None\)"),
         (lambda: XDeepFMOuterProduct(0), "dim as a whole number from 1. Received: 0"),
         (lambda: SequenceEmbedding(9, 4, 0), "length as a whole number from 1. Received: 0"),
         (lambda: XDeepFMOuterProduct(2.5), "dim as a whole number from 1. Received: 2.5"),
         (lambda: XDeepFMOuterProduct(2)((tf.ones((2, 3, 4)), tf.ones((2, 3, 5)))), "4 and 5"),
+        (lambda: XDeepFMOuterProduct(2)((tf.ones((2, 3, 4)), tf.ones((2, 3)))), "a pair of inputs"),
+        (lambda: XDeepFMOuterProduct(2)([tf.ones((2, 3, 4))] * 3), "a pair of inputs"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, message):
