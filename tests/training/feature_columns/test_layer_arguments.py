@@ -197,6 +197,10 @@ def test_dense_features_names_what_it_cannot_take(column, message):
         (numeric("age", (5, 10)), r"shape \(5, 10\) of 'age'"),
         (identity("user", 6, 3), "default_value=3 of 'user'"),
         (tf.feature_column.categorical_column_with_hash_bucket("user", 6), "ops.HashBucket"),
+        (
+            tf.feature_column.weighted_categorical_column(identity("user", 6), "clicks"),
+            "WeightedCategoricalColumn of 'user_weighted_by_clicks'",
+        ),
         ("user", "tf.feature_column.*Received: 'user'"),
     ],
 )
