@@ -174,7 +174,7 @@ def _kept(value: Any, hint: Any, *, stored: bool) -> Any:
     if origin in (UnionType, typing.Union):
         return _first(value, arguments, stored=stored)
     if origin is Annotated:
-        return _dtype_name(_scalar(value, str) if stored else value, arguments[1])
+        return _dtype_name(value, arguments[1])
     if origin in (Mapping, Sequence, AbstractSet):
         items = _items(value, origin)
         inner = {key: _nested(key, v, arguments[-1], stored=stored) for key, v in items}
