@@ -78,6 +78,28 @@ def looked_up(keys: list, values: list) -> list[int | None]:
     return [None if value is None else rows.get(value, MISSING) for value in values]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_float_is_cast_to_the_nearest_value_toward_zero(dtype):
+    """At the limits of each dtype, of which a float cannot hold all; NaN, which is null, is left out."""
+    near = [
+        m * 2.0**n for n in (0, 7, 8, 15, 16, 31, 32, 63, 64) for m in (1, 1 - 2**-20, -1, -1.5)
+    ]
+    values = np.array([math.inf, -math.inf, -0.0, 0.5, 2.0**63 - 1024, *near], dtype)
+    outputs, expected = [], {}
+    for target in INTEGERS:
+        least, most = int(np.iinfo(target).min), int(np.iinfo(target).max)
+        whole = [min(max(v, least), most) for v in values.tolist()]
+        outputs.append((ColumnSchema(target, target), source("a", Type(dtype)).cast(target)))
+        expected[target] = Column(np.array([math.trunc(v) for v in whole], target))
+    outputs.append((ColumnSchema("bool", "bool"), source("a", Type(dtype)).cast("bool")))
+    expected["bool"] = Column(np.array([v != 0 for v in values.tolist()]))
+    program = build(outputs, Schema([ColumnSchema("a", dtype)]))
+    for interpreter in (REFERENCE, *OTHERS):
+        answers = interpreter.run(program, {"a": Column(values)})
+        for name, column in expected.items():
+            assert_same(column, answers[name], what=f"{interpreter.name}: {dtype} to {name}")
+
+
 @pytest.mark.parametrize(
     "count", sorted({MANY_STRINGS, LARGE_VOCABULARY, MANY_STRINGS + 1, LARGE_VOCABULARY + 1})
 )
