@@ -108,6 +108,14 @@ def test_a_null_counts_as_the_language_says_whichever_operands_can_be_null(verb:
             assert cells == expected, (each.name, nullable)
 
 
+COMPARISONS = {
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
 ARITHMETIC: dict[str, Callable[..., int]] = {
     "add": operator.add,
     "subtract": operator.sub,
@@ -137,6 +145,21 @@ def test_an_integer_wraps_round_before_the_next_verb_reads_it(dtype: str):
         verb: [(function(*row) - low) % span + low > 2 for row in rows]
         for verb, function in ARITHMETIC.items()
     }
+    for each in (REFERENCE, *OTHERS):
+        received = {name: column.array.tolist() for name, column in each.run(program, data).items()}
+        assert received == expected, each.name
+
+
+def test_strings_are_compared_by_their_code_points():
+    """Draws have few pairs that differ late, or in characters of several bytes."""
+    texts = ["", "a", "ab", "ac", "a\0", "é", "ê", "\uffff", "😀", "x" * 300, "x" * 300 + "y"]
+    rows = list(product(texts, texts))
+    a, b = (source(name, Type("string", nullable=False)) for name in "ab")
+    made = [(ColumnSchema(v, "bool", nullable=False), call(v, a, b)) for v in COMPARISONS]
+    program = build(made, Schema(map(schema_of_source, (a, b))))
+    cells = zip("ab", zip(*rows, strict=True), strict=True)
+    data = {name: make_column("string", values) for name, values in cells}
+    expected = {v: [function(*row) for row in rows] for v, function in COMPARISONS.items()}
     for each in (REFERENCE, *OTHERS):
         received = {name: column.array.tolist() for name, column in each.run(program, data).items()}
         assert received == expected, each.name
