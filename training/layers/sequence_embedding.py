@@ -39,7 +39,7 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
         padding.
 
     Raises:
-        TrainingError: a size or a length below one.
+        TrainingError: a size or a length below one, or a sequence of another width.
 
     Example:
         >>> layer = SequenceEmbedding(20, 8, length=3)
@@ -72,8 +72,13 @@ class SequenceEmbedding(RecordsFits, metaclass=OwnNames):
             trainable=self.trainable,
         )
 
-    def build(self, *_: Any) -> None:
-        """Create both tables."""
+    def build(self, input_shape: Any = None) -> None:
+        """Create both tables, after a check of the sequence's shape."""
+        if input_shape is not None and tuple(input_shape[1:]) != (self.length,):
+            raise TrainingError(
+                f"Expected a sequence of shape (N, {self.length}) for {self.name!r}. "
+                f"Received: {tuple(input_shape)}."
+            )
         self.items.build()
         self.positions = self.add_weight(
             name="positions",

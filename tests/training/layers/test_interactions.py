@@ -156,6 +156,12 @@ def test_keras_saves_and_loads_them(tmp_path, make):
         (lambda: CrossNetwork()(keras.Input((None,))), r"Received: \(None, None\)"),
         (lambda: XDeepFMOuterProduct(0), "dim as a whole number from 1. Received: 0"),
         (lambda: SequenceEmbedding(9, 4, 0), "length as a whole number from 1. Received: 0"),
+        (
+            lambda: SequenceEmbedding(9, 4, 3)(
+                tf.ones((2, 1), tf.int64), tf.ones((2, 1), tf.int64)
+            ),
+            r"sequence of shape \(N, 3\) .*Received: \(2, 1\)",
+        ),
         (lambda: XDeepFMOuterProduct(2.5), "dim as a whole number from 1. Received: 2.5"),
         (lambda: XDeepFMOuterProduct(2)((tf.ones((2, 3, 4)), tf.ones((2, 3, 5)))), "4 and 5"),
         (lambda: XDeepFMOuterProduct(2)((tf.ones((2, 3, 4)), tf.ones((2, 3)))), "a pair of inputs"),

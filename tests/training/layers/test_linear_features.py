@@ -73,7 +73,7 @@ def test_no_column_or_one_named_twice(arguments):
 @pytest.mark.parametrize("layer", [DenseFeatures, LinearFeatures])
 @pytest.mark.parametrize("width", [0, 2.5, "2", True])
 def test_a_width_that_is_no_whole_number_is_refused(layer, width):
-    """Of 2.5 the numbers of two rows became one row, and 0 was as many as there are."""
+    """The numbers of two rows were one row of 2.5, and 0 meant as many as there are."""
     with pytest.raises(
         TrainingError, match=f"'price' as a whole number from 1. Received: {width!r}"
     ):
