@@ -217,13 +217,14 @@ def exclusive(folder: Path) -> Iterator[bool]:
     Returns:
         Whether it is locked; False if the file system cannot lock folders.
     """
-    descriptor = None
+    descriptor: int | None = None
     try:
         with removed_if_empty(folder):
             descriptor, locked = _open_locked(folder)
             # The other process may have removed an empty folder of its own while this one waited.
             while not is_open_as(descriptor, folder):
-                release(descriptor)
+                closing, descriptor = descriptor, None
+                release(closing)
                 descriptor, locked = _open_locked(folder)
             yield locked
     finally:
@@ -234,7 +235,11 @@ def exclusive(folder: Path) -> Iterator[bool]:
 def _open_locked(folder: Path) -> tuple[int, bool]:
     make_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY)
-    return descriptor, lock_when_free(descriptor, folder)
+    try:
+        return descriptor, lock_when_free(descriptor, folder)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def remove_if_empty(folder: Path) -> None:

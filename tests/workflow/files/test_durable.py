@@ -11,6 +11,7 @@ from threading import Thread
 
 import pytest
 
+from workflow.files import durable
 from workflow.files.durable import exclusive, lock, replace_file, replacing
 
 
@@ -130,3 +131,19 @@ def test_the_progress_says_whose_end_is_waited_for(tmp_path, stages, wait_for):
             wait_for(lambda: stages)
         assert waiting.result(60)
     assert [stage.title for stage in stages] == [f"waits for another process in {tmp_path}"]
+
+
+def test_an_error_after_another_process_removed_the_folder_is_not_hidden(tmp_path, monkeypatch):
+    """The descriptor of the removed folder is closed once: its number may be another file's by then."""
+    monkeypatch.setattr(durable, "is_open_as", lambda *_: False)
+    answers = iter([durable.make_folder])
+
+    def make(folder):
+        if (real := next(answers, None)) is None:
+            raise PermissionError("no room")
+        real(folder)
+
+    monkeypatch.setattr(durable, "make_folder", make)
+    with pytest.raises(PermissionError, match="no room"), exclusive(tmp_path / "new"):
+        pass
+    assert not (tmp_path / "new").exists()
