@@ -101,7 +101,7 @@ def plain(answer: Any) -> dict[str, Any]:
 
 def test_any_tensors_in_a_request(explore, step, capsys):
     first, last = good(step.layout, 7), good(step.layout, 5)
-    expected = [plain(answer) for answer in answers(step, [first, last])]
+    expected = [plain(*answers(step, [request])) for request in (first, last)]
 
     def check_request(data: st.DataObject) -> str:
         rows = data.draw(st.integers(0, 4))

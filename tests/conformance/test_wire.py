@@ -138,6 +138,14 @@ def behind_the_end(request):
     return request | {"reals": reals, "words": words}
 
 
+def without_filler(request):
+    """Padded rows no wider than the longest list."""
+    widest = LENGTHS.max()
+    return request | {
+        name: request[name][:, :widest] for name in ("reals", "words") if name in request
+    }
+
+
 NO_TEXT = {
     "a byte of no text": b"\xfe",
     "half a character": b"a\xc3",
@@ -174,6 +182,7 @@ TAKEN = {
     "infinite": (with_value("maybe", -np.inf), {"maybe": [1, 2, -np.inf]}),
     "text of many bytes": (with_value("word", "\U0001f600".encode()), {"word": [3, 2, 2]}),
     "behind the end of rows": (behind_the_end, {}),
+    "a list as long as the rows are wide": (without_filler, {}),
 }
 
 

@@ -153,7 +153,8 @@ class ModelBackend:
             if rows is None:
                 raise RequestError("Expected columns of one number of rows. Received: several.")
             expect_within(self.limits, tensors, rows)
-        check_padded_lengths(tensors)
+        if self.nullable is not None:  # In another model such names are any numbers.
+            check_padded_lengths(tensors)
         for name, made in self.widths.items():
             tensor = tensors[name]
             tensors[made] = np.full(len(tensor), tensor.shape[1], np.int32)

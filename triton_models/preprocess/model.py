@@ -171,8 +171,7 @@ class TritonPythonModel:
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         if not (self._is_plain and self._is_as_described(tensors)):
             self._expect_described(tensors)
-        if self._limits:
-            expect_within(self._limits, tensors, len(tensors[self._expected[-1][0]]))
+        expect_within(self._limits, tensors, len(tensors[self._expected[-1][0]]))
         return tensors
 
     def _is_as_described(self, tensors: dict[str, Any]) -> bool:

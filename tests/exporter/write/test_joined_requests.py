@@ -78,9 +78,12 @@ def same(one, other):
 TABLES = [rows().head(2), rows().tail(1), rows().head(0), rows()[1:4], rows().head(1)]
 
 
-def test_together_as_alone(step):
-    together = [tensors_of(response) for response in step(TABLES)]
-    for table, answer in zip(TABLES, together, strict=True):
+@pytest.mark.parametrize("tables", [TABLES, [rows()[2:], rows()[3:]]], ids=["some", "with null"])
+def test_together_as_alone(tables, step, capsys):
+    capsys.readouterr()
+    together = [tensors_of(response) for response in step(tables)]
+    assert "one by one" not in capsys.readouterr().out
+    for table, answer in zip(tables, together, strict=True):
         (alone,) = step([table])
         same(answer, tensors_of(alone))
         assert {len(tensor) for tensor in answer.values()} == {table.height}

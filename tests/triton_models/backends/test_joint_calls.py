@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from triton_models.backends.joint_calls import RequestError, answer, check_row_lengths, row_count
+from triton_models.backends.joint_calls import (
+    RequestError,
+    answer,
+    check_padded_lengths,
+    check_row_lengths,
+    row_count,
+)
 
 
 class Model:
@@ -39,11 +45,13 @@ REQUESTS = [
 ]
 
 
-def test_joined_requests_are_answered_as_if_alone():
+@pytest.mark.parametrize("first", range(len(REQUESTS)))
+def test_joined_requests_are_answered_as_if_alone(first):
     model = Model()
-    answers = answer(REQUESTS, model)
+    requests = REQUESTS[first:] + REQUESTS[:first]
+    answers = answer(requests, model)
     assert model.calls == [5]
-    for joint, single in zip(answers, map(Model(), REQUESTS), strict=True):
+    for joint, single in zip(answers, map(Model(), requests), strict=True):
         assert joint.keys() == single.keys()
         for name, tensor in single.items():
             np.testing.assert_array_equal(joint[name], tensor)
@@ -70,7 +78,9 @@ def test_columns_alike_keep_their_own_values(rows):
         }
         for count in rows
     ]
-    answers = answer(requests, dict)
+    calls = []
+    answers = answer(requests, lambda tensors: calls.append(tensors) or tensors)
+    assert len(calls) == 1
     for found, given in zip(answers, requests, strict=True):
         assert found.keys() == given.keys()
         for name, tensor in given.items():
@@ -127,20 +137,49 @@ def test_a_model_that_is_not_row_by_row_is_called_for_each_request():
     assert [out["mean"].item() for out in answers] == [1.0, 3.0]
 
 
-@pytest.mark.parametrize("lengths", [[[2], [5]], [[2], [0]], [[0], [2]]])
-def test_numbers_named_as_a_list_stay_with_their_requests(lengths):
+@pytest.mark.parametrize("values", [1, 2], ids="{} a row".format)
+@pytest.mark.parametrize("lengths", [[[2], [5]], [[2], [0]], [[0], [2]], [[1], [1]]])
+def test_numbers_named_as_a_list_stay_with_their_requests(lengths, values):
+    def call(tensors):
+        return {"y__values": tensors["x"].repeat(values, 0), "y__nnzs": tensors["n"]}
+
     requests = [{"x": np.array([[n]]), "n": np.array([own])} for n, own in enumerate(lengths)]
-    answers = answer(requests, lambda both: {"y__values": both["x"], "y__nnzs": both["n"]})
-    assert [(a["y__values"].tolist(), a["y__nnzs"].tolist()) for a in answers] == [
-        ([[0]], [lengths[0]]),
-        ([[1]], [lengths[1]]),
+    assert [(a["y__values"].tolist(), a["y__nnzs"].tolist()) for a in answer(requests, call)] == [
+        ([[0]] * values, [lengths[0]]),
+        ([[1]] * values, [lengths[1]]),
     ]
 
 
 def test_tensors_without_rows_are_not_joined():
     requests = [{"x": np.array(float(value))} for value in range(2)]
     assert [out["y"] for out in answer(requests, lambda t: {"y": t["x"] + 1})] == [1.0, 2.0]
-    assert row_count({"x": np.ones((2, 1)), "y": np.ones((3, 1))}) is None
+    for other in ({"y": np.ones((3, 1))}, {"y": np.ones(3)}, {"y__values": np.ones((3, 1))}):
+        assert row_count({"x": np.ones((2, 1)), **other}) is None
+
+
+def test_ragged_rows_without_their_widths_share_a_call():
+    """As onnxruntime takes them: the elements of all rows, and the width of each."""
+    calls = []
+
+    def sums(tensors):
+        calls.append(len(tensors["x"]))
+        return {"y": np.add.reduceat(tensors["x"], np.cumsum(tensors["w"]) - tensors["w"])}
+
+    requests = [
+        {"x": np.array([1, 2, 3]), "w": np.array([3])},
+        {"x": np.array([4, 5, 6, 7]), "w": np.array([2, 2])},
+    ]
+    assert [out["y"].tolist() for out in answer(requests, sums, {"x"})] == [[6], [9, 13]]
+    assert calls == [7]
+
+
+def test_padded_lengths_are_from_0_to_the_width():
+    rows = np.zeros((2, 3))
+    check_padded_lengths({"x": rows, "x__nnzs": np.array([[0], [3]])})
+    check_padded_lengths({"x": rows[:0], "x__nnzs": np.zeros((0, 1), np.int64)})
+    for length in (-1, 4):
+        with pytest.raises(RequestError, match="x__nnzs from 0 to the width of the rows, 3"):
+            check_padded_lengths({"x": rows, "x__nnzs": np.array([[0], [length]])})
 
 
 def test_a_far_wider_request_does_not_widen_the_others():

@@ -109,3 +109,48 @@ def test_a_missing_input_is_named(make_backend):
         "The request does not fit the model's inputs. "
         "Expected the input 'tags__values'. Received: ['wide']."
     )
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_numbers_named_as_row_lengths_are_lengths_in_a_described_model_only(
+    described, without_server
+):
+    """Columns between an ensemble's steps, and inputs of other models, may have any names."""
+    shared = without_server("model_backend")
+    names = ("tags", "tags__nnzs")
+
+    class Sum(shared.ModelBackend):
+        def load(self, *_):
+            self.inputs = dict.fromkeys(names, shared.TensorType("TYPE_INT64", (-1, -1)))
+            self.outputs = {"rows": shared.TensorType("TYPE_INT64", (-1, 1))}
+
+        def call(self, tensors):
+            return {"rows": tensors["tags"] + tensors["tags__nnzs"]}
+
+    column = {"name": "tags", "dtype": "int64", "layout": "padded", "nullable": False}
+    parameters = {"inputs": {"string_value": json.dumps([column])}} if described else {}
+    backend = Sum()
+    backend.initialize(
+        {
+            "model_config": json.dumps(
+                {
+                    "name": "sum",
+                    "max_batch_size": 0,
+                    "input": [
+                        {"name": name, "data_type": "TYPE_INT64", "dims": [-1, -1]}
+                        for name in names
+                    ],
+                    "output": [{"name": "rows", "data_type": "TYPE_INT64", "dims": [-1, 1]}],
+                    "parameters": parameters,
+                }
+            ),
+            "model_instance_kind": "CPU",
+            "model_name": "sum",
+        }
+    )
+    request = {"tags": np.array([[5]]), "tags__nnzs": np.array([[7]])}
+    ((tensors, error),) = backend.execute([Request(request)])
+    if described:
+        assert "Expected tags__nnzs from 0 to the width of the rows, 1." in error.text
+    else:
+        assert tensors[0].as_numpy().tolist() == [[12]]
