@@ -38,7 +38,7 @@ class ItemSearch:
         self.is_text = (folder / TEXTS).is_file()
         self._ends = np.fromfile(folder / (ENDS if self.is_text else NUMBERS), "<i8")
         self._text = np.fromfile(folder / TEXTS, np.uint8) if self.is_text else None
-        self.width = int(self._index.d)
+        self.width: int = self._index.d
         count = len(self._ends) - self.is_text
         if count != self._index.ntotal:
             raise RuntimeError(f"{folder} has {count} ids for {self._index.ntotal} vectors.")
@@ -91,8 +91,6 @@ def nearest(index: Any, vectors: Array, k: int) -> tuple[Array, Array]:
         To a vector with NaN or infinity the answer is the first k items with the score NaN, as that
         of the exact search to a NaN.
     """
-    if not len(vectors):
-        return np.zeros((0, k), np.int64), np.zeros((0, k), np.float32)
     known = np.isfinite(vectors).all(axis=1)
     # A graph is not searched with a NaN, which is neither near nor far.
     asked = np.ascontiguousarray(np.where(known[:, None], vectors, 0), np.float32)
@@ -102,5 +100,5 @@ def nearest(index: Any, vectors: Array, k: int) -> tuple[Array, Array]:
         missing = places[row] < 0
         others = np.setdiff1d(np.arange(k), places[row, ~missing])
         places[row, missing], scores[row, missing] = others[: missing.sum()], -np.inf
-    order = np.lexsort((places, -scores), axis=1)
+    order = np.lexsort((places, -scores))
     return np.take_along_axis(places, order, 1), np.take_along_axis(scores, order, 1)

@@ -93,6 +93,8 @@ def test_what_is_no_number_gets_the_first_items(tmp_path, factory):
     assert found["item"][1:].tolist() == [IDS["integers"][:K].tolist()] * 3
     assert np.isnan(found["score"][1:]).all()
     assert np.isfinite(found["score"][0]).all()
+    none = search.answer(queries[:0], K)
+    assert none["item"].shape == none["score"].shape == (0, K)
 
 
 def test_equal_scores_are_in_the_order_of_the_file(tmp_path):

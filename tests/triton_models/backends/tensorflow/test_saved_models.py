@@ -80,6 +80,19 @@ def test_a_table_is_read_from_its_file(save, without_server, tmp_path):
     assert answered["code"].numpy().tolist() == ANSWER
 
 
+def test_a_model_of_tensorflow_1_without_tables_takes_any_rank(without_server, tmp_path):
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, None, "x")
+        twice = x * v1.Variable(2.0, use_resource=False)
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(tmp_path / "twice"), {"x": x}, {"y": twice})
+    model = without_server("tensorflow/model").TritonPythonModel()
+    model.load(tmp_path, {"name": "twice", "default_model_filename": "twice"}, None)
+    assert model.inputs["x"].shape is None
+    for array in (np.array(3, np.float32), np.array([[[1, 2]]], np.float32)):
+        assert model.call({"x": array})["y"].tolist() == (array * 2).tolist()
+
+
 @pytest.mark.parametrize("text", [b"", b"\xff\xff\xff"], ids=["empty", "damaged"])
 def test_a_file_that_is_no_saved_model_is_refused(text, without_server, tmp_path):
     backend = without_server("tensorflow/model")
