@@ -59,7 +59,7 @@ def _network_requests(
         for column in pipeline.step_columns:
             wire = encode(column, answer[column.name])
             rows[-1] |= wire if exact else {n: _zeros(n, tensor) for n, tensor in wire.items()}
-    packing = parse_packing(preprocess.parameters.get("packing", "{}"))
+    packing = parse_packing(preprocess.parameters["packing"])
     return tuple(pack(tensors, packing) for tensors in rows)
 
 

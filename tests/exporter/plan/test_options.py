@@ -118,6 +118,7 @@ def test_where_nothing_is_set_the_report_says_so(export):
             {"runtime": "fused_onnx", "preprocess_instances": 2},
             'preprocess_instances: runtime="fused_onnx" is one model.*Use network_instances',
         ),
+        ({"runtime": "fused_onnx", "pack": False}, "no pack=False: .* is one model, without steps"),
         ({"warm_up": False, "golden_rows": {"a": [1]}}, "Leave warm_up=True"),
         (
             {"server_memory_gb": 8, "keep_versions": None},
@@ -135,3 +136,16 @@ def test_where_nothing_is_set_the_report_says_so(export):
 def test_options_that_make_no_sense(options, reason):
     with pytest.raises(ExportError, match=reason):
         ServingOptions(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_batch_size": 64, "max_rows": 64},
+        {"max_batch_size": 64, "max_queue_delay_us": 100, "queue_timeout_us": 101},
+        {"runtime": "onnx", "preprocess_instances": 2, "pack": False},
+    ],
+)
+def test_options_that_just_make_sense(options):
+    made = ServingOptions(**options)
+    assert {name: getattr(made, name) for name in options} == options

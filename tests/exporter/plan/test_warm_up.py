@@ -82,6 +82,15 @@ def test_without_golden_rows_it_is_one_row_of_nothing_and_may_be_none(export):
         "genres__nnzs": [[1]],
         "price": [[0.0]],
     }
+    # Whatever the workflow has learnt: Categorify's empty string is an id of its own.
+    packing = parse_packing(report.plan.steps[0].parameters["packing"])
+    numbers = unpack(sent(report, "movies_tf", 0), packing)
+    assert {name: tensor.tolist() for name, tensor in numbers.items()} == {
+        "userId": [[0]],
+        "genres__values": [[0]],
+        "genres__nnzs": [[1]],
+        "price": [[0.0]],
+    }
     without = export(version=2, serving=ServingOptions(warm_up=False))
     assert not any(config.model_warmup for config in configs(without).values())
     # Version 1 keeps its own, and the new steps are of another config.
