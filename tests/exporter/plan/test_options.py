@@ -8,6 +8,8 @@ import pytest
 from small_export import configs, rows
 
 from exporter import ExportError, ServingOptions
+from exporter.plan.config_pbtxt import config_text, parse_config
+from exporter.plan.model_spec import ModelSpec, ModelTensor
 from exporter.plan.runtime import RUNTIMES
 
 
@@ -54,6 +56,16 @@ def test_options_reach_the_config(export):
         assert words in shown
     assert "only when started with --cache-config=local,size=" in shown
     assert "max_string_bytes: checked before any work by our client, our preprocessing" in shown
+
+
+@pytest.mark.parametrize("limits", [(9, 0), (0, 5000)])
+def test_one_limit_of_a_queue_is_enough(limits):
+    size, timeout = limits
+    options = ServingOptions(max_batch_size=8, max_queue_size=size, queue_timeout_us=timeout)
+    tensor = (ModelTensor("x", "int64"),)
+    model = ModelSpec("m", 1, tensor, tensor, max_batch_size=8, queue=options.queue)
+    policy = parse_config(config_text(model)).dynamic_batching.default_queue_policy
+    assert (policy.max_queue_size, policy.default_timeout_microseconds) == limits
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
