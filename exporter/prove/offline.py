@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,15 +167,7 @@ class OfflineAnswers:
         Rounding grows with the numbers: the effect of changing inputs in their last digits shows
         the possible effect of another order of a sum.
         """
-        with np.errstate(over="ignore"):
-            nudged = self._network.answer(
-                {
-                    name: tensor * tensor.dtype.type(1 + _NUDGE)
-                    if tensor.dtype.kind == "f"
-                    else tensor
-                    for name, tensor in self._encoded(features).items()
-                }
-            )
+        nudged = self._nudged(self._encoded(features)) or predictions
         tolerance = tolerance_of(self._network)
         large = _LARGE_HALF if self._network.is_half else _LARGE
         # NaN is not an overflow.
@@ -189,6 +182,21 @@ class OfflineAnswers:
         if isinstance(self._network, NearestNetwork):
             return self._network.with_ties(self._encoded(features), allowed, tolerance)
         return allowed
+
+    def _nudged(self, tensors: Tensors) -> Tensors | None:
+        """The answer to features that differ in their last digits; None if the network takes none such.
+
+        A network may check that numbers are finite, or within their bounds.
+        """
+        for change in (1 + _NUDGE, 1 - _NUDGE):
+            with np.errstate(over="ignore"):
+                changed = {
+                    name: tensor * tensor.dtype.type(change) if tensor.dtype.kind == "f" else tensor
+                    for name, tensor in tensors.items()
+                }
+            with suppress(Exception):  # a user's layer may raise any type
+                return self._network.answer(changed)
+        return None
 
     def _expect_all_ids(self) -> None:
         """Run the network on the last id of each column, to find tables that are too small."""

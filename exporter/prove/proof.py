@@ -71,7 +71,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
 
     Raises:
         UnprovenError: an answer differs or is missing; names the row, the output and both answers.
-        ExportError: the golden rows cannot be answered here.
+        ExportError: the golden rows cannot be answered here, or the warm-up by the written models.
         TrainingError: a library that runs a written model is missing.
     """
     offline = answers.of(plan.golden)
@@ -85,6 +85,7 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
     met = [_compare(plan, answers, offline, how, model_answers) for how, model_answers in asked]
     served = _joined(offline, dict(asked)[_ALONE])
     _expect_rows_alone(plan, answers, offline, served)
+    _expect_warm_up(models)
     made_nan = [offline.golden.names[row] for row in np.flatnonzero(offline.made_nan)]
     if usual := [name for name in made_nan if name not in offline.golden.bold]:
         warnings.warn(
@@ -103,6 +104,19 @@ def prove_written(plan: Plan, answers: OfflineAnswers, folders: Mapping[str, Pat
         nan=tuple(columns_with(offline.features.filter(offline.nan), np.isnan)),
         made_nan=tuple(made_nan),
     )
+
+
+def _expect_warm_up(models: WrittenModels) -> None:
+    """Check that models answer their warm-up, without which a server does not load them."""
+    try:
+        models.warm_up()
+    except Exception as error:  # libraries raise any type for inputs that they refuse
+        raise ExportError(
+            "Expected a network that answers the rows with which the server warms it up, by default features "
+            "of zeros, since a server that has no answer does not load the model. "
+            f"Received: {in_a_line(error)} Give rows that it answers, ServingOptions(golden_rows=...), or leave "
+            "the warm-up out, warm_up=False."
+        ) from error
 
 
 def _expect_rows_alone(

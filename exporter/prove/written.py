@@ -24,10 +24,12 @@ from exporter.plan.model_spec import ModelSpec
 from exporter.plan.plan import Plan
 from exporter.plan.runtime import INDEX_STEP
 from exporter.write.python_step import RUNTIME_PACKAGE
+from serving.connection.tensors import from_bytes
 from serving.contract import Contract, read_contract
 from training.network.onnx_session import call_session, open_session
 from training.quiet import quiet
 from triton_models.backends import joint_calls
+from workflow.schema.dtypes import DTYPES
 
 Call = Callable[[Tensors], Tensors]
 # Imported modules belong to the process, and so to the exports of all its threads.
@@ -68,6 +70,23 @@ class WrittenModels:
                 requests = [dict(zip(names, reply.values(), strict=True)) for reply in answers[-1]]
             answers.append(_answer(spec, call, requests))
         return answers
+
+    def warm_up(self) -> None:
+        """Answer the requests that the server makes of each model before it is ready.
+
+        Raises:
+            Exception: any error of a library.
+        """
+        for spec, call in self._models:
+            joins = bool(spec.max_batch_size)
+            for request in spec.warm_up:
+                tensors = {
+                    name: from_bytes(
+                        DTYPES[t.dtype].triton, (1,) * joins + tuple(t.dims), t.content
+                    )
+                    for name, t in request.items()
+                }
+                _answer(spec, call, [tensors])
 
 
 def contract_of(spec: ModelSpec) -> Contract:

@@ -296,6 +296,36 @@ def test_the_network_may_refuse_what_no_data_may_hold(export_network):
     assert "proven with: zeros, usual values, nulls" in str(report)
 
 
+@pytest.mark.parametrize("least", [None, 0.0, 0.5], ids=["finite", "to 1", "from 0.5 to 1"])
+def test_the_network_may_check_its_inputs_to_the_last_digit(least, export):
+    import tensorflow as tf
+
+    class Checked(keras.layers.Layer):
+        def call(self, x):
+            if least is None:
+                return tf.debugging.check_numerics(x, "x")
+            tf.debugging.assert_less_equal(x, 1.0)
+            tf.debugging.assert_greater_equal(x, least)
+            return x * 1.0
+
+    features = ["x"] >> ops.FillMissing(0.5)
+    if least is not None:
+        features = features >> ops.Clip(min_value=least, max_value=1.0)
+    data = pl.DataFrame({"x": [0.5, 0.75, 1.0]}, schema={"x": pl.Float32})
+    pipeline = Workflow(features).fit(data)
+    x = keras.Input((1,), name="x", dtype="float32")
+    network = keras.Model({"x": x}, {"y": keras.layers.Dense(1)(Checked()(x))})
+    if least:  # The server would ask the network for features of zeros, and not load it.
+        with pytest.raises(
+            ExportError, match=r"(?s)warms it up.*x >= y.*golden_rows=.*warm_up=False"
+        ):
+            export(network, pipeline, labels=[])
+    for options in [{"golden_rows": {"x": [0.0]}}, {"warm_up": False}] if least else [{}]:
+        report = export(network, pipeline, labels=[], serving=ServingOptions(**options))
+        assert "largest values" in report.proof.rows
+        assert report.proof.refused == ()
+
+
 def test_the_network_may_not_refuse_what_a_client_may_send(export_network, tmp_path):
     given = user_networks.inputs("genres__values", "genres__nnzs")
 
