@@ -49,6 +49,17 @@ def test_a_column_that_a_saved_model_would_rename_is_refused(export, tmp_path):
     export(network, pipeline, labels=[], serving=ServingOptions(runtime="fused_onnx"))
 
 
+def test_a_column_named_as_a_tensor_between_the_steps(export):
+    data = {name: [1.0, 2.0] for name in ("a", "a_nvt", "a_nvt_")}
+    inputs = {name: keras.Input((1,), name=name, dtype="float64") for name in data}
+    network = keras.Model(inputs, {"y": keras.layers.Add(dtype="float64")([*inputs.values()])})
+    options = ServingOptions(runtime="tensorflow", pack=False)
+    report = export(network, Workflow([*data]).fit(data), labels=[], serving=options)
+    between = report.plan.published.steps[1].inputs
+    assert between.keys() == data.keys()
+    assert len({*between.values(), *data}) == 6
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_an_output_named_as_an_input_is_refused(runtime, export, tmp_path):
     price = keras.Input((1,), name="price", dtype="float64")

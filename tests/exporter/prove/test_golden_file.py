@@ -72,17 +72,23 @@ def test_a_network_that_uses_its_batch_is_kept_as_it_answers_each_row_alone(expo
 
 
 def test_the_allowed_difference_is_the_effect_of_the_inputs_last_digits(export):
-    """By hand: 1e-5 of the answer or of 1, and 4 times the change of 1000 (x - 2) if x grows by 1e-6."""
+    """By hand: 1e-5 of the answer or of 1, and 4 times the change of 1000 (x - 2) if x grows by 1e-6.
+
+    A whole number is free where these digits decide it, and exact elsewhere.
+    """
     x = keras.Input((1,), name="x", dtype="float64")
     answer = keras.layers.Lambda(lambda x: 1000 * (x - 2), dtype="float64", name="y")(x)
     given = {"x": [0.0, 2.0, 5e3, 1e17, 1e18]}
+    above = keras.ops.cast(x > 2, "int32")
     allowed = [0.02, 1e-5 + 0.008, 49.98 + 20, 1e15 + 4e14, np.inf]
     workflow = Workflow(["x"] >> ops.FillMissing(0.0)).fit({"x": [1.0, None]})
     options = ServingOptions(golden_rows=given)
-    report = export(keras.Model({"x": x}, {"y": answer}), workflow, labels=[], serving=options)
+    network = keras.Model({"x": x}, {"y": answer, "above": above})
+    report = export(network, workflow, labels=[], serving=options)
     rows = read_golden(report.paths["movies"] / "golden.json")[: len(allowed)]
     found = [row.allowed["y"].item() for row in rows]
     np.testing.assert_allclose(found, allowed, rtol=1e-3)
+    assert [row.allowed["above"].item() for row in rows] == [0, np.inf, 0, 0, np.inf]
 
 
 def test_golden_rows_of_ones_own_come_first(export):

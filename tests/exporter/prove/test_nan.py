@@ -68,3 +68,26 @@ def test_a_network_that_makes_nan_of_a_row_is_exported_with_a_warning(runtime, t
     rows = read_golden(report.paths["mean"] / "golden.json")
     free = {row.name for row in rows if np.isinf(row.allowed["score"]).all()}
     assert free == {"empty lists"}
+
+
+def test_a_nan_in_a_list_that_travels_padded_reaches_the_network(tmp_path):
+    """The list is laid out flat again before the network, which alone says what NaN means to it."""
+    import tensorflow as tf
+
+    class Sums(keras.layers.Layer):
+        def call(self, halves):
+            values, lengths = halves
+            known = tf.where(tf.math.is_nan(values), tf.cast(100.0, values.dtype), values)
+            rows = tf.repeat(tf.range(tf.shape(lengths)[0]), lengths[:, 0])
+            return tf.math.unsorted_segment_sum(known, rows, tf.shape(lengths)[0])
+
+        def compute_output_shape(self, shapes):
+            return shapes[1]
+
+    dtypes = {"x__values": "float64", "x__nnzs": "int64"}
+    halves = {name: keras.Input((1,), name=name, dtype=dtype) for name, dtype in dtypes.items()}
+    network = keras.Model(halves, Sums(dtype="float64", name="y")([*halves.values()]))
+    workflow = Workflow(["x"] >> ops.LambdaOp(lambda x: x.log())).fit({"x": [[1.0, 2.0], []]})
+    options = ServingOptions(runtime="tensorflow", max_batch_size=8)
+    report = export_ensemble(network, workflow, "sums", tmp_path, [], serving=options)
+    assert "negative numbers" in report.proof.rows
