@@ -10,6 +10,7 @@ from training.network.nearest_items import NearestNetwork
 from training.network.network import Columns, Network
 from workflow import Workflow
 from workflow.schema.names import listed
+from workflow.schema.schema import Schema
 from workflow.schema.tags import fits_of, other_fits
 from workflow.wire.request_rules import VALUES
 
@@ -32,7 +33,7 @@ def expect_room(network: Network, features: ServedColumns) -> None:
     """
     counts = id_counts(features)
     for layer, name, rows in network.tables():
-        column = _column_of(name, network.columns)
+        column = _column_of(name, network.columns, features.program.output_schema)
         if rows < counts.get(column, 0):
             raise ExportError(
                 too_small(column, counts[column], f"layer {layer!r} with {rows} rows.")
@@ -50,8 +51,9 @@ def expect_same_fit(network: Network, workflow: Workflow) -> None:
         ExportError: another fit has made the features; names the columns. Or another training has
             made the items' vectors.
     """
-    recorded = {_column_of(name, network.columns): fit for name, fit in network.fits().items()}
-    if differ := other_fits(recorded, fits_of(workflow.output_schema.columns)):
+    made = workflow.output_schema
+    recorded = {_column_of(n, network.columns, made): fit for n, fit in network.fits().items()}
+    if differ := other_fits(recorded, fits_of(made.columns)):
         raise ExportError(
             "Expected the workflow whose fit has made the features that the network was trained on. "
             f"Received: one of another fit, in which ids or numbers of {listed(differ)} mean something "
@@ -94,9 +96,10 @@ def spare_tables(network: Network, features: ServedColumns) -> tuple[str, ...]:
     Returns:
         A text for each: the column, its ids and the table's rows.
     """
-    counts = id_counts(features)
+    counts, made = id_counts(features), features.program.output_schema
     tables = [
-        (_column_of(name, network.columns), layer, rows) for layer, name, rows in network.tables()
+        (_column_of(name, network.columns, made), layer, rows)
+        for layer, name, rows in network.tables()
     ]
     return tuple(
         f"{column} ({counts[column]:,} ids, {rows:,} rows in {layer!r})"
@@ -105,6 +108,8 @@ def spare_tables(network: Network, features: ServedColumns) -> tuple[str, ...]:
     )
 
 
-def _column_of(name: str, columns: Columns) -> str:
-    """The workflow's column for a network's own name of it."""
-    return str(columns.get(name) or columns.get(name + VALUES, name)).removesuffix(VALUES)
+def _column_of(name: str, columns: Columns, made: Schema) -> str:
+    """The workflow's column for a network's own name of it, or of the values of its lists."""
+    base = name.removesuffix(VALUES)
+    column = str(columns.get(name) or columns.get(base) or columns.get(base + VALUES, name))
+    return column if column in made else column.removesuffix(VALUES)

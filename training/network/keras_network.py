@@ -23,7 +23,6 @@ from training.saved_model import network_function, network_state
 from training.table_sizes import columns_of_inputs, tables_of
 from workflow.errors import in_a_line
 from workflow.schema.column import Array
-from workflow.wire.request_rules import VALUES
 
 _UNKNOWN = re.compile(r"Could not locate (?:class|function) '([^']+)'")
 
@@ -87,8 +86,7 @@ class KerasNetwork:
 
     def tables(self) -> Iterator[tuple[str, str, int]]:
         """The layer, the input and the rows of each table whose input can be determined."""
-        for layer, name, rows in tables_of(self.model):
-            yield layer, name.removesuffix(VALUES), rows
+        return tables_of(self.model)
 
     def fits(self) -> dict[str, str]:
         """The digests that `train` has recorded in the layers."""

@@ -174,3 +174,23 @@ def test_a_network_that_bounds_its_ids_is_taken(bound, export, pipeline):
     # Rows with the last ids were answered, the network's table of 10 rows notwithstanding.
     assert "last values 1" in report.proof.rows
     assert report.spare == ()
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_column_named_as_the_values_of_a_list_has_its_own_ids(missing, export):
+    data = {"user": range(20), "genre": ["a", "b"] * 10}
+    user, genre = (
+        [column] >> ops.Categorify() >> ops.Rename(name=name)
+        for column, name in (("user", "it"), ("genre", "it__values"))
+    )
+    workflow = Workflow(user + genre).fit(pl.DataFrame(data))
+    # Padding, null, unseen, and the values.
+    rows = {"it": 3 + 20, "it__values": 3 + 2 - missing}
+    given = {name: keras.Input((1,), name=name, dtype="int64") for name in rows}
+    tables = [keras_layers.Embedding(rows[name], 4)(given[name]) for name in rows]
+    network = score(given, keras_layers.Flatten()(keras_layers.Concatenate()(tables)))
+    if missing:
+        with pytest.raises(ExportError, match=r"5 rows or more for .it__values.,.* with 4 rows"):
+            export(network, workflow, labels=[])
+    else:
+        assert export(network, workflow, labels=[]).spare == ()
