@@ -120,7 +120,7 @@ def check_padded_lengths(request: Tensors) -> None:
     """
     for name in _lengths(request):
         lengths, rows = request[name], request.get(name.removesuffix(NNZS))
-        if rows is None or rows.ndim != 2 or not lengths.size:
+        if rows is None or not lengths.size:
             continue
         if lengths.min() < 0 or lengths.max() > rows.shape[1]:
             raise RequestError(f"Expected {name} from 0 to the width of the rows, {rows.shape[1]}.")

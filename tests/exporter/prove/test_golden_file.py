@@ -72,7 +72,7 @@ def test_a_network_that_uses_its_batch_is_kept_as_it_answers_each_row_alone(expo
 
 
 def test_the_allowed_difference_is_the_effect_of_the_inputs_last_digits(export):
-    """By hand: 1e-5 of the answer or of 1, and 4 times the change of 1000 (x - 2) if x grows by 1e-6.
+    """Besides 1e-5 of the answer or of 1, 4 times the change of 1000 (x - 2) if x grows by 1e-6.
 
     A whole number is free where these digits decide it, and exact elsewhere.
     """
