@@ -132,6 +132,15 @@ def no_text_beside_null(request):
     return request | {"word": words}
 
 
+def no_text_in_a_list_beside_nulls(request):
+    for column, value in {"maybe": np.nan, "word": b"\xff", "words": b"\xfe"}.items():
+        request = with_value(column, value)(request)
+    return request
+
+
+no_text_in_a_list_beside_nulls.column = "words"
+
+
 def with_lengths(name, *lengths):
     return lambda request: request | {name + NNZS: np.array(lengths).reshape(-1, 1)}
 
@@ -170,6 +179,7 @@ REFUSED = {
     **{f"{k}, nullable": with_value("word", v) for k, v in NO_TEXT.items()},
     **{f"{k}, in a list": with_value("words", v) for k, v in NO_TEXT.items()},
     "half a character beside a null": no_text_beside_null,
+    "a byte of no text in a list, beside nulls": no_text_in_a_list_beside_nulls,
     "too few rows": lambda request: request | {"real": request["real"][:2]},
     "too many rows": lambda request: request | {"whole": request["whole"].repeat(2, 0)},
     "one row for many": lambda request: request | {"word": request["word"][:1]},
