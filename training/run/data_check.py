@@ -177,7 +177,8 @@ def _check_columns(inputs: Mapping[str, Any], x: Mapping[str, Any], argument: st
             f"Expected the columns {listed(inputs)} in {argument}, as the model does. "
             f"Received: {listed(x)}; missing: {listed(missing)}."
             f"{did_you_mean(missing, x)} "
-            "Name them in the loader's cat_names or cont_names."
+            "Tag them in the workflow, as ops.AddTags(['continuous']) does, or name them in the "
+            "loader's cat_names or cont_names."
         )
     more = [name for name in x if name not in inputs]
     if more:

@@ -251,9 +251,7 @@ def train(
     start = _begin_with(warm_start, warm_start_workflow, network, fitted)
     if start is not None and is_first and not as_json:
         typer.echo(folded(str(start)))
-    further: dict[str, Any] = {"on_bad_files": on_bad_files}
-    if sequence:  # bst takes it as one tensor
-        further |= {"sparse_names": [sequence], "sparse_as_dense": True}
+    padded = _lists_of_one_tensor(network, fitted.output_schema)
     connection = pairs(storage_option, "--storage-option")
     for path in [*data, *(validation or ())]:
         _expect_made_by(workflow, fitted.output_schema, path, connection)
@@ -271,7 +269,9 @@ def train(
             decode_timeout=decode_timeout,
             device=device,
             storage_options=connection,
-            **further,
+            on_bad_files=on_bad_files,
+            sparse_names=padded,
+            sparse_as_dense=True,
             **more,
         )
 
@@ -311,6 +311,12 @@ def train(
         loss_curve=report.loss_curve,
         **({} if start is None else {"warm_start": vars(start)}),
     )
+
+
+def _lists_of_one_tensor(network: Any, schema: Schema) -> list[str]:
+    """The list columns that a network takes as one tensor of a fixed width, not as a pair."""
+    taken = {tensor.name for tensor in getattr(network, "inputs", None) or ()}
+    return [column.name for column in schema.columns if column.is_list and column.name in taken]
 
 
 def _expect_output(output: Path) -> None:

@@ -127,7 +127,19 @@ def test_a_softmax_over_items(catalogue):
     assert any(layer.name.startswith("sampled") for layer in layers) == bool(catalogue)
 
 
-def test_a_transformer_over_a_sequence(folder):
+OF_A_FIXED_WIDTH = """
+import keras
+
+def make_model(workflow):
+    inputs = {name: keras.Input((n,), name=name) for name, n in [("recent", 4), ("item", 1)]}
+    joined = keras.layers.Concatenate()([*inputs.values()])
+    return keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(joined))
+"""
+
+
+@pytest.mark.parametrize("model", ["bst --sequence recent --target item --embedding-dim 8", "own"])
+def test_a_sequence_as_one_tensor(model, folder):
+    (folder / "own.py").write_text(OF_A_FIXED_WIDTH)
     rows = pl.int_range(2_000, eager=True)
     lists = pl.Series([[1, 2, 3], [4], [], [2, 1, 3, 4, 2]]).gather(rows % 4)
     table = pl.DataFrame({"recent": lists, "item": rows % 5, "clicked": (rows % 4 == 0).cast(int)})
@@ -136,8 +148,8 @@ def test_a_transformer_over_a_sequence(folder):
     workflow = Workflow(columns + (["clicked"] >> ops.AddTags(["target"])))
     workflow.fit_transform_to_parquet(table, folder / "sequences")
     workflow.save("sessions")
-    words = "--sequence recent --target item --embedding-dim 8 --batch-size 500"
-    done(f"sequences --workflow sessions --model bst {words} {CHEAP}")
+    words = "--model own.py --optimizer sgd" if model == "own" else f"--model {model} {CHEAP}"
+    done(f"sequences --workflow sessions --batch-size 500 {words}")
     model = trained("model.keras")
     assert model.input["recent"].shape == (None, 4)
 
