@@ -1,4 +1,4 @@
-"""Combinations of several verbs: powers, rounding to digits, membership and crosses."""
+"""Combinations of several verbs: powers, rounding to digits, comparisons, membership and crosses."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 22
 # From these on every float is an integer.
 _WHOLE = {"float32": 2.0**23, "float64": 2.0**52}
+
+# Comparisons, and what they are with their operands swapped.
+COMPARISONS = {
+    "equal": "equal",
+    "not_equal": "not_equal",
+    "less": "greater",
+    "less_equal": "greater_equal",
+    "greater": "less",
+    "greater_equal": "less_equal",
+}
 
 
 def power(base: Expression, exponent: Any) -> Expression:
@@ -73,6 +83,22 @@ def rounded(column: Expression, decimals: int) -> Expression:
     scaled = column * scale
     fraction = abs(scaled) < _WHOLE[scaled.type.dtype]
     return column._call("where", fraction, scaled.round() / scale, column)  # noqa: SLF001
+
+
+def compared(verb: str, first: Expression, second: Expression) -> Expression | None:
+    """A column of uint64 beside one of signed integers, compared exactly; None for others.
+
+    Their common dtype is float64, which rounds both from 2**53 on.
+    """
+    if second.type.dtype == "uint64":
+        verb, first, second = COMPARISONS[verb], second, first
+    if first.type.dtype != "uint64" or second.type.kind != "int":
+        return None
+    most = int(np.iinfo(np.int64).max)
+    # As int64 the larger ones are `most`, which is the answer unless `most` is what they meet.
+    made = first._call(verb, first.cast("int64"), second)  # noqa: SLF001
+    changed = (first > most) & (second == most)
+    return made if verb in ("less", "greater_equal") else made ^ changed
 
 
 def crossed(columns: Sequence[Expression], num_buckets: int, key: int | None = None) -> Expression:

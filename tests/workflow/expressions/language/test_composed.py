@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 import polars as pl
@@ -157,6 +158,27 @@ def test_a_filter_by_membership_is_saved(tmp_path):
     workflow.save(tmp_path / "saved")
     made = Workflow.load(tmp_path / "saved").transform(data).collect()
     assert made["city"].to_list() == ["a", "c"]
+
+
+@pytest.mark.parametrize("of_lists", [False, True])
+@pytest.mark.parametrize("dtype", [pl.Int64, pl.Int8])
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_unsigned_integers_beside_signed_ones_are_compared_exactly(name, dtype, of_lists):
+    """Their common type is float64, in which ids beyond 2**53 are equal that are not."""
+    compare = getattr(operator, name)
+    unsigned = [0, 5, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1, 2**63, 2**64 - 1, None]
+    signed = [0, 5, -1, 127, -128, *[2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1, -(2**63)], None]
+    signed = [n for n in signed if dtype == pl.Int64 or n is None or -128 <= n <= 127]
+    pairs = [(u, s) for u in unsigned for s in signed]
+    data = pl.DataFrame(pairs, {"u": pl.UInt64, "s": dtype}, orient="row")
+    if of_lists:
+        data = data.with_columns(pl.concat_list("u"))
+    one = ["u"] >> ops.LambdaOp(lambda u, rows: compare(u, rows["s"]), "s")
+    other = ["s"] >> ops.LambdaOp(lambda s, rows: compare(s, rows["u"]), "u")
+    made = Workflow(one + other).fit(data).transform(data).collect()
+    for column, ordered in (("u", pairs), ("s", [(s, u) for u, s in pairs])):
+        expected = [None if None in pair else compare(*pair) for pair in ordered]
+        assert made[column].to_list() == [[e] if of_lists else e for e in expected]
 
 
 def test_a_whole_number_beyond_float64_is_refused():
