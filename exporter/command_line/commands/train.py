@@ -252,6 +252,7 @@ def train(
     if start is not None and is_first and not as_json:
         typer.echo(folded(str(start)))
     padded = _lists_of_one_tensor(network, fitted.output_schema)
+    further: dict[str, Any] = {"on_bad_files": on_bad_files, "sparse_names": padded}
     connection = pairs(storage_option, "--storage-option")
     for path in [*data, *(validation or ())]:
         _expect_made_by(workflow, fitted.output_schema, path, connection)
@@ -269,9 +270,8 @@ def train(
             decode_timeout=decode_timeout,
             device=device,
             storage_options=connection,
-            on_bad_files=on_bad_files,
-            sparse_names=padded,
             sparse_as_dense=True,
+            **further,
             **more,
         )
 
