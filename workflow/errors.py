@@ -16,6 +16,11 @@ _PLACE = re.compile(
 _INTERRUPT = re.compile(r"PyErr \{ type: <class '(KeyboardInterrupt|SystemExit)'>")
 # Advice for a series of pandas in place of a frame.
 SERIES_ADVICE = ' A row is a frame, frame.iloc[[0]], and so is a column, frame[["userId"]].'
+# pandas makes floats of integers beside missing values; integers made of these would be other ids.
+AS_INTEGERS = (
+    "A float has lost the last digits of such a number. Read the column as integers, "
+    'in pandas with dtype_backend="pyarrow", which keeps them beside missing values.'
+)
 
 
 class WorkflowError(ValueError):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from serving.errors import DtypeError
+from workflow.errors import AS_INTEGERS
 from workflow.schema.column import Array
 from workflow.schema.dtypes import DTYPES
 from workflow.schema.times import remedy
@@ -15,11 +16,6 @@ from workflow.wire.format import WireColumn, null_code
 
 # Above this float64 cannot represent all integers.
 EXACT_FLOAT64 = 2**53
-# pandas makes floats of integers beside missing values; integers made of these would be other ids.
-_AS_INTEGERS = (
-    "A float has lost the last digits of such a number. Read the column as integers, "
-    'in pandas with dtype_backend="pyarrow", which keeps them beside missing values.'
-)
 
 
 def refused(column: WireColumn, received: Any, advice: str = "") -> DtypeError:
@@ -99,7 +95,7 @@ def _check_whole(column: WireColumn, real: Array, target: np.dtype[Any]) -> None
     if real.dtype.kind == "f":
         for value in real[~((np.abs(real) <= EXACT_FLOAT64) & (real == np.floor(real)))][:1]:
             is_rounded = EXACT_FLOAT64 < abs(value) < np.inf
-            advice = _AS_INTEGERS if is_rounded else conversion(column)
+            advice = AS_INTEGERS if is_rounded else conversion(column)
             raise refused(column, f"{real.dtype} with the value {value}", advice)
     low, high = (0, 1) if target.kind == "b" else whole_range(column.dtype)
     for value in (int(real.min()), int(real.max())):

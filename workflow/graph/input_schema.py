@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import polars as pl
 from workflow.data.frames import polars_errors
 from workflow.data.parquet import as_integers, element_type
 from workflow.data.sources import Source
-from workflow.errors import WorkflowError
+from workflow.errors import AS_INTEGERS, WorkflowError
 from workflow.expressions.polars.series import column_schema, polars_dtype, type_remedy
 from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import listed, rename_advice
@@ -21,6 +22,10 @@ from workflow.schema.times import remedy
 
 from .node import Node
 from .resolution import columns_read
+
+_CAST = (
+    " Cast it with LambdaOp(lambda c: c.cast('int64')), or make categories of it with Bucketize."
+)
 
 
 def read_schema(nodes: Sequence[Node], table: Source, known: Schema | None) -> Schema:
@@ -118,7 +123,7 @@ def with_integers(frame: pl.LazyFrame, columns: Schema) -> pl.LazyFrame:
     for column, most, value, row in _fractions(frame, columns):
         raise WorkflowError(
             f"Expected column {column.name!r} as {column}, or as floats that are whole numbers up to "
-            f"{most}. Received: {value} in row {row}."
+            f"{most}. Received: {value} in row {row}.{_as_integers_advice(value, most)}"
         )
     have = frame.collect_schema()
     names = [column.name for column, _ in floats]
@@ -147,6 +152,13 @@ def _fractions(
             yield column, most, value, row
 
 
+def _as_integers_advice(value: Any, most: int) -> str:
+    """Advice if a number, or one of a list, has more digits than a float holds."""
+    numbers = value if isinstance(value, list) else [value]
+    is_rounded = any(most < abs(number) < math.inf for number in numbers if number is not None)
+    return f" {AS_INTEGERS}" if is_rounded else ""
+
+
 def integer_columns(inputs: Schema, names: Collection[str]) -> Schema:
     """The columns of the data, some of them replaced by int64."""
     return Schema(c.with_(dtype="int64") if c.name in names else c for c in inputs.columns)
@@ -169,8 +181,8 @@ def whole_numbers(source: Source, inputs: Schema, label: str) -> Source:
     for column, most, value, row in fractions:
         raise WorkflowError(
             f"{label} needs integers, or floats that are whole numbers up to {most}. Received: column "
-            f"{column.name!r}, {column_schema(column.name, have[column.name])}, with {value} in row {row}. "
-            "Cast it with LambdaOp(lambda c: c.cast('int64')), or make categories of it with Bucketize."
+            f"{column.name!r}, {column_schema(column.name, have[column.name])}, with {value} in row {row}."
+            + (_as_integers_advice(value, most) or _CAST)
         )
     if source.files is None:
         return replace(source, frame=with_integers(source.frame, inputs))

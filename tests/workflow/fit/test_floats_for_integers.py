@@ -95,14 +95,24 @@ def test_other_columns_stay_floats():
     assert workflow.input_schema["other"].dtype == "float64"
 
 
-@pytest.mark.parametrize("value", [2.5, np.inf, 2.0**60])
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    # Integers made of floats that have lost digits would be other ids.
+    [(2.5, "Cast it"), (np.inf, "Cast it"), (2.0**60, "A float has lost .* as integers")],
+)
 @pytest.mark.parametrize("make", NODES.values(), ids=NODES)
-def test_fractions_are_no_ids(make, value):
+def test_fractions_are_no_ids(make, value, remedy):
     data = rows().assign(id=[7.0, None, value, 7.0, 1.0])
-    with pytest.raises(
-        WorkflowError, match=r"whole numbers up to 9007199254740992\..*'id'.*in row 2\. Cast it"
-    ):
+    refused = r"whole numbers up to 9007199254740992\..*'id'.*in row 2\. "
+    with pytest.raises(WorkflowError, match=refused + remedy):
         Workflow(make()).fit(data)
+
+
+@pytest.mark.parametrize(("known", "value"), [(7, 2.0**60), ([7], [1.0, None, -(2.0**60)])])
+def test_digits_that_a_float_has_lost_are_named_in_transform_too(known, value):
+    workflow = Workflow(["id"] >> ops.Categorify()).fit({"id": [known]})
+    with pytest.raises(WorkflowError, match=r"in row 0\. A float has lost .* as integers"):
+        workflow.transform({"id": [value]})
 
 
 def test_a_computed_float_is_no_id():
