@@ -375,15 +375,38 @@ def _pandas_type(dtype: Any) -> str:
 
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
-    table = pl.DataFrame(pl.from_pandas(frame))
-    table.columns = [str(name) for name in frame.columns]  # it renames one whose name is empty
-    # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
     objects = {str(n): n for n, dtype in frame.dtypes.items() if str(dtype) == "object"}
+    mixed = {name: own for name, own in objects.items() if _holds_arrays_beside_others(frame[own])}
+    others = frame.drop(columns=[*mixed.values()])
+    table = pl.DataFrame(pl.from_pandas(others))
+    table.columns = [str(name) for name in others.columns]  # it renames one whose name is empty
+    table = table.with_columns(pl.Series(n, _lists_of_pandas(frame[o])) for n, o in mixed.items())
+    table = table.select(str(name) for name in frame.columns)
+    # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
     for name, own in objects.items():
         if getattr(table[name].dtype, "inner", table[name].dtype).is_temporal():
             _expect_one_time(frame[own])
     untyped = [name for name in objects if table[name].null_count() == table.height]
     return table.with_columns(pl.col(untyped).cast(pl.Null))
+
+
+def _holds_arrays_beside_others(column: Any) -> bool:
+    """Whether rows are arrays beside lists or arrays of another dtype.
+
+    Pyarrow makes floats of integers beside an empty array, and ends the process for floats behind times.
+    """
+    sorts = {
+        row.dtype if isinstance(row, np.ndarray) else list
+        for row in column
+        if isinstance(row, np.ndarray | list | tuple)
+    }
+    return len(sorts) > 1
+
+
+def _lists_of_pandas(column: Any) -> Any:
+    """The rows as those of a dict, in which a missing list is None."""
+    missing = column.isna()
+    return _listed([None if none else row for row, none in zip(column, missing, strict=True)])
 
 
 def _expect_one_time(values: Iterable[Any]) -> None:

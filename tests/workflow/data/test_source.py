@@ -283,6 +283,7 @@ EMPTY = np.array([])  # of floats, whatever the other rows hold
         ([pl.Series([1], dtype=pl.Int32), [], None], pl.Int64, [[1], [], []]),
         ([np.array([5999], "M8[ns]"), [], None], pl.Int64, [[5], [], []]),
         ([np.array([5], "M8[s]"), EMPTY, None], pl.Int64, [[5_000_000], [], []]),
+        ([EMPTY, None, np.array([2**53 + 1])], pl.Int64, [[], [], [2**53 + 1]]),
         (
             [np.array([1], "M8[D]"), [date(1970, 1, 3)]],
             pl.Int64,
@@ -294,6 +295,18 @@ EMPTY = np.array([])  # of floats, whatever the other rows hold
 def test_lists_may_be_arrays_beside_missing_and_empty_ones(rows, dtype, lists):
     made = Workflow(["x"]).fit_transform({"x": rows}).collect()["x"]
     assert (made.dtype, made.to_list()) == (pl.List(dtype), lists)
+    if any(row is EMPTY for row in rows):  # pyarrow takes it for one of floats, or crashes
+        frame = pd.DataFrame({7: range(len(rows)), "x": pd.Series(rows)})
+        made = Workflow(["7", "x"]).fit_transform(frame).collect()
+        assert made["7"].to_list() == [*range(len(rows))]
+        assert (made["x"].dtype, made["x"].to_list()) == (pl.List(dtype), lists)
+
+
+def test_arrays_of_times_and_of_numbers_in_a_pandas_frame_are_refused():
+    """Pyarrow crashes."""
+    rows = [np.array([5], "M8[s]"), np.array([1.5])]
+    with pytest.raises(WorkflowError, match="values of several types: datetime, float"):
+        Workflow(["x"]).fit(pd.DataFrame({"x": pd.Series(rows)}))
 
 
 def test_a_data_set_of_pyarrow_is_refused_with_a_frame_of_it(tmp_path):
