@@ -32,7 +32,7 @@ def changed(**columns):
 
 
 MISTAKES = {
-    r"missing: movieId\. Name them in": changed(movieId=None),
+    r"missing: movieId\. Tag them in the workflow": changed(movieId=None),
     # Keras would take `aaa` for the first of its inputs, and so on, with a warning alone.
     r"Received also: aaa\. Make a model.*output_schema.*cat_names": lambda x, y: (
         {**x, "aaa": x["userId"]},
