@@ -348,11 +348,31 @@ def test_the_network_may_not_refuse_what_a_client_may_send(export_network, tmp_p
     assert not (tmp_path / "models").exists()
 
 
+@pytest.mark.parametrize("options", [{}, {"golden_rows": {"x": [1.0]}}], ids=["", "with rows"])
+def test_a_row_of_zeros_has_an_answer(options, export, tmp_path):
+    """Health checks ask for it, also those of a server that is warmed up with the user's rows."""
+    import tensorflow as tf
+
+    class Positive(keras.layers.Layer):
+        def call(self, x):
+            tf.debugging.assert_positive(x)
+            return x * 2.0
+
+    x = keras.Input((1,), name="x")
+    network = keras.Model({"x": x}, {"y": Positive()(x)})
+    workflow = Workflow(["x"] >> ops.FillMissing(1.0)).fit({"x": [1.0, 2.0]})
+    with pytest.raises(
+        ExportError, match=r"\{'x': 0\.0\} \(zeros\).*Health checks ask for such a row"
+    ):
+        export(network, workflow, labels=[], serving=ServingOptions(**options))
+    assert not (tmp_path / "models").exists()
+
+
 def test_golden_rows_of_ones_own_are_proven_as_well(export, pipeline):
     golden = user_networks.rows().head(2)
     options = ServingOptions(golden_rows=golden)
     report = export(user_networks.masked_average(), pipeline, labels=[], serving=options)
-    assert report.proof.rows[:3] == ("golden_rows[0]", "golden_rows[1]", "usual values")
+    assert report.proof.rows[:4] == ("golden_rows[0]", "golden_rows[1]", "zeros", "usual values")
     assert report.plan.golden.frame["recent"][:2].to_list() == golden["recent"].to_list()
     assert [len(model.warm_up) for model in report.plan.steps] == [2, 2]
 
