@@ -82,8 +82,9 @@ def export_network(export, pipeline):
 REFUSED = ("string_lookup", "hashing_of_ids", "integer_lookup", "bfloat16")
 # Their tolerance, or rows that they refuse, would be those of the networks beside them.
 ALONE = ("mixed_precision", "unnormalised_numbers", "checked_by_itself", "bfloat16")
-# Its one layer is in `bidirectional` twice.
-CONTAINED = ("recurrent",)
+# Their layers or operations are in others.
+CONTAINED = ("recurrent", "repeat_and_unsorted_segment_mean", "segment_mean", "keras_segment_sum")
+CONTAINED += ("means_without_a_guard",)
 
 
 def each(names, quick):
