@@ -16,6 +16,7 @@ from ...schema.column import Column, Strings
 from ...schema.python_number import python_number
 from .fingerprints import CROSS_KEY
 from .types import ExpressionError
+from .verbs import VERBS
 
 if TYPE_CHECKING:
     from .tree import Expression
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 22
 # From these on every float is an integer.
 _WHOLE = {"float32": 2.0**23, "float64": 2.0**52}
-
-# Comparisons, and what they are with their operands swapped.
-COMPARISONS = {
-    "equal": "equal",
-    "not_equal": "not_equal",
-    "less": "greater",
-    "less_equal": "greater_equal",
-    "greater": "less",
-    "greater_equal": "less_equal",
-}
 
 
 def power(base: Expression, exponent: Any) -> Expression:
@@ -91,7 +82,7 @@ def compared(verb: str, first: Expression, second: Expression) -> Expression | N
     Their common dtype is float64, which rounds both from 2**53 on.
     """
     if second.type.dtype == "uint64":
-        verb, first, second = COMPARISONS[verb], second, first
+        verb, first, second = VERBS[verb].mirrored, second, first
     if first.type.dtype != "uint64" or second.type.kind != "int":
         return None
     most = int(np.iinfo(np.int64).max)

@@ -13,7 +13,7 @@ from workflow.schema.dtypes import DTYPES
 
 from ...schema.column import Column
 from ...schema.python_number import python_number
-from .composed import COMPARISONS, compared
+from .composed import compared
 from .methods import Methods, Operand, vocabulary
 from .types import ExpressionError, Root, Type
 from .verbs import VERBS, element_root
@@ -131,7 +131,7 @@ def call(verb: str, *operands: Operand, **parameters: Any) -> Expression:
             a if a.type.is_list or a.root is None else call("repeat_as", a, lists)
             for a in arguments
         )
-    if verb in COMPARISONS and (exact := compared(verb, *arguments)) is not None:
+    if VERBS[verb].mirrored and (exact := compared(verb, *arguments)) is not None:
         return exact
     parameters = {name: python_number(value) for name, value in parameters.items()}
     type_ = VERBS[verb].type_of([a.type for a in arguments], parameters)

@@ -82,6 +82,7 @@ class Verb:
             the ranges of the operands; None if only the result's dtype limits it.
         reexpressed_on: the engines on which an interpreter's expression is replaced by another one;
             "cudf" is the only one.
+        mirrored: the verb that gives the same for operands that have changed places, of a comparison.
         bytes_of: the kinds of operands whose bytes it reads, of a string or of an integer's digits.
             ONNX has no operators for them, and on cuDF they are read between two queries.
         examples: parameters with which the tests and benchmarks try it, without its tables.
@@ -104,6 +105,7 @@ class Verb:
     repeats: bool = False
     limits: Limits | None = None
     reexpressed_on: tuple[str, ...] = ()
+    mirrored: str = ""
     bytes_of: tuple[str, ...] = ()
     examples: tuple[Mapping[str, Any], ...] = ({},)
 
@@ -396,8 +398,15 @@ def _table() -> dict[str, Verb]:
         # `round` rounds half to even.
         *(Verb(n, 1, {}, _real(n), **strict) for n in ("sqrt", "floor", "ceil", "round")),
         *(
-            Verb(n, 2, {}, _comparison(n), **strict)
-            for n in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+            Verb(n, 2, {}, _comparison(n), **strict, mirrored=mirrored)
+            for n, mirrored in {
+                "equal": "equal",
+                "not_equal": "not_equal",
+                "less": "greater",
+                "less_equal": "greater_equal",
+                "greater": "less",
+                "greater_equal": "less_equal",
+            }.items()
         ),
         *(Verb(n, 2, {}, _logic(n), **lenient) for n in ("logical_and", "logical_or")),
         Verb("logical_xor", 2, {}, _logic("logical_xor"), **strict),

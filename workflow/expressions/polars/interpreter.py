@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from workflow.expressions.language.types import Type, promote
+from workflow.expressions.language.verbs import VERBS as LANGUAGE
 from workflow.expressions.language.verbs import of_every_verb
 from workflow.expressions.numpy.verbs import bounds
 from workflow.expressions.program.program import Program, Step
@@ -130,14 +131,15 @@ def _power(base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
     return base.pow(pl.when(base.is_not_null()).then(exponent))
 
 
-def _comparison(function: Callable[..., pl.Expr], guard: int, mirrored: str) -> Compile:
+def _comparison(function: Callable[..., pl.Expr], guard: int, verb: str) -> Compile:
     """Polars ranks NaN above all and equal to itself; in IEEE 754 every such comparison is False.
 
     Args:
         function: compares.
         guard: the operand that must not be NaN for Polars' result to match IEEE 754.
-        mirrored: the verb that gives the same for operands that have changed places.
+        verb: its name.
     """
+    mirrored = LANGUAGE[verb].mirrored
 
     def compile_(step: Step, types: Sequence[Type], operands: list[pl.Expr]) -> pl.Expr:
         if types[0].value is not None and types[1].value is None:
@@ -246,10 +248,10 @@ VERBS: Mapping[str, Compile] = of_every_verb(
         "round": _real(lambda a: a.round(mode="half_to_even")),
         "equal": _comparison(lambda a, b: a == b, 0, "equal"),
         "not_equal": _not_equal,
-        "less": _comparison(lambda a, b: a < b, 1, "greater"),
-        "less_equal": _comparison(lambda a, b: a <= b, 1, "greater_equal"),
-        "greater": _comparison(lambda a, b: a > b, 0, "less"),
-        "greater_equal": _comparison(lambda a, b: a >= b, 0, "less_equal"),
+        "less": _comparison(lambda a, b: a < b, 1, "less"),
+        "less_equal": _comparison(lambda a, b: a <= b, 1, "less_equal"),
+        "greater": _comparison(lambda a, b: a > b, 0, "greater"),
+        "greater_equal": _comparison(lambda a, b: a >= b, 0, "greater_equal"),
         "logical_and": lambda _, __, o: o[0] & o[1],
         "logical_or": lambda _, __, o: o[0] | o[1],
         "logical_xor": lambda _, __, o: o[0] ^ o[1],
