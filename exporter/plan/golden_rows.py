@@ -32,8 +32,14 @@ MOST_GIVEN = 8
 LONG_LIST, LONG_TEXT = 50, 300
 _BEYOND_FLOATS = "whole numbers beyond 2**53"
 _BOLD = frozenset(
-    ("long lists", "negative numbers", "larger numbers", _BEYOND_FLOATS)
-    + ("smallest values", "largest values")
+    {
+        "long lists",
+        "negative numbers",
+        "larger numbers",
+        _BEYOND_FLOATS,
+        "smallest values",
+        "largest values",
+    }
 )
 
 Tensors = dict[str, Array]

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import onnx
 
-from exporter.write.onnx.from_tensorflow.tf2onnx_graph import add, cast, constant, replace
+from exporter.write.onnx.from_tensorflow.tf2onnx_graph import (
+    add,
+    cast,
+    constant,
+    numpy_dtype,
+    replace,
+)
 
 _WHOLE = onnx.TensorProto.INT64
 # What ONNX's scatter does with rows of one segment. A mean is a sum divided by their number, or by its root.
@@ -101,7 +107,7 @@ def _first(reduction: str, dtype: int, is_unsorted: bool) -> Any:
     """The value of a segment before its rows."""
     if reduction not in ("Max", "Min"):
         return int(reduction == "Prod")
-    numpy = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    numpy = numpy_dtype(dtype)
     if numpy.kind == "f" and not is_unsorted:
         return -np.inf if reduction == "Max" else np.inf
     limits: Any = np.finfo(numpy) if numpy.kind == "f" else np.iinfo(numpy)

@@ -12,7 +12,16 @@ import numpy as np
 import onnx
 
 from exporter.write.onnx.from_tensorflow.segments import SEGMENT_OPERATIONS, reduce_segments
-from exporter.write.onnx.from_tensorflow.tf2onnx_graph import add, cast, constant, is_whole, replace
+from exporter.write.onnx.from_tensorflow.tf2onnx_graph import (
+    add,
+    cast,
+    constant,
+    is_known,
+    is_whole,
+    known_numbers,
+    numpy_dtype,
+    replace,
+)
 
 
 def _floor_mod(graph: Any, node: Any, name: str, _: Any) -> None:
@@ -248,12 +257,6 @@ def _in_a_list(graph: Any, axes: str, name: str) -> str:
     return add(graph, "Reshape", cast(graph, axes, onnx.TensorProto.INT64), flat)
 
 
-def _known_axes(graph: Any, axes: str) -> list[int]:
-    """The axes of a reduction; none if only a request knows them."""
-    given = graph.get_node_by_output(axes)
-    return given.get_tensor_value(as_list=False).reshape(-1).tolist() if given.is_const() else []
-
-
 def _reduce(
     graph: Any, node: Any, name: str, along: list[int], step: Callable[[str, int], str]
 ) -> None:
@@ -303,7 +306,7 @@ def _shift(graph: Any, node: Any, name: str, _: Any) -> None:
     """The bits of an integer shifted by a number within its width; ONNX shifts those of unsigned ones alone."""
     whole, unsigned = onnx.TensorProto.INT64, onnx.TensorProto.UINT64
     (x, by), dtype = node.input, graph.get_dtype(node.output[0])
-    numpy = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    numpy = numpy_dtype(dtype)
     zero, minus_one, most = (
         constant(graph, f"{name}/{number}", number, whole)
         for number in (0, -1, 8 * numpy.itemsize - 1)
@@ -334,7 +337,7 @@ def _product(graph: Any, node: Any, name: str, _: Any) -> None:
     """A product; onnxruntime multiplies whole numbers in float64, so halves of an axis are multiplied."""
     x, axes = node.input
     sizes: Any = graph.get_shape(x) if is_whole(graph, x) else None
-    along = _known_axes(graph, axes) if sizes else []
+    along = known_numbers(graph, axes) if sizes else []
     if any(sizes[axis] < 1 for axis in along):
         along = []
     _reduce(
@@ -397,7 +400,7 @@ def _extreme_along(graph: Any, node: Any, name: str, _: Any) -> None:
 
     x, axes = node.input
     is_long = graph.get_dtype(x) == onnx.TensorProto.INT64
-    _reduce(graph, node, name, _known_axes(graph, axes) if is_long else [], extreme)
+    _reduce(graph, node, name, known_numbers(graph, axes) if is_long else [], extreme)
 
 
 def _pad(graph: Any, node: Any, name: str, _: Any) -> None:
@@ -420,10 +423,9 @@ def _pad(graph: Any, node: Any, name: str, _: Any) -> None:
 def _reshape(graph: Any, node: Any, *_: Any) -> None:
     """Another shape; ONNX's own sense of a 0 in one is the size of before, which for an empty list is wrong."""
     x, shape = node.input
-    given = graph.get_node_by_output(shape)
-    is_known = given is not None and given.is_const()
+    allows_zero = int(not is_known(graph, shape))
     shape = cast(graph, shape, onnx.TensorProto.INT64)
-    replace(graph, node, "Reshape", [x, shape], allowzero=int(not is_known))
+    replace(graph, node, "Reshape", [x, shape], allowzero=allows_zero)
 
 
 def _scatter(graph: Any, node: Any, name: str, _: Any) -> None:
@@ -438,9 +440,7 @@ def _scatter(graph: Any, node: Any, name: str, _: Any) -> None:
 def _power(graph: Any, node: Any, *_: Any) -> None:
     """A power; onnxruntime computes powers of whole numbers in float64, so they become products."""
     x, exponent = node.input
-    given = graph.get_node_by_output(exponent)
-    is_known = given is not None and given.is_const() and is_whole(graph, x)
-    times = given.get_tensor_value(as_list=False).reshape(-1).tolist() if is_known else []
+    times = known_numbers(graph, exponent) if is_whole(graph, x) else []
     if len(times) != 1 or times[0] < 1:
         replace(graph, node, "Pow", [x, exponent])
         return
