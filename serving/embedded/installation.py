@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -22,22 +21,8 @@ PACKAGES = BACKENDS.parent.parent
 # thresholds than these save no more, and keep the memory of large requests.
 MALLOC = {"MALLOC_TRIM_THRESHOLD_": 32 << 20, "MALLOC_MMAP_THRESHOLD_": 4 << 20}
 
-
-@dataclass(frozen=True)
-class Installation:
-    """A tritonserver on this machine.
-
-    Attributes:
-        binary: the executable.
-        wheel: the folder of the nvidia-pytriton wheel that the program belongs to, or None.
-    """
-
-    binary: Path
-    wheel: Path | None = None
-
-    def knows(self, flag: str) -> bool:
-        """Whether the program has a command-line flag, since an unknown one ends it."""
-        return flag.encode() in self.binary.read_bytes()
+# For users of NumPy 2, as with the extra [gpu] or Python 3.13.
+SEPARATE = "for example that of an environment of Python 3.12 with 'parquet-to-triton[cpu,serve]'"
 
 
 @dataclass(frozen=True)
@@ -51,6 +36,7 @@ class Interpreter:
         libraries: folders that may contain its shared library.
         unreadable: a .pth file beyond ASCII, with which Python cannot start inside the server, or
             None.
+        wheel: the folder `tritonserver` of the package nvidia-pytriton there, or None.
     """
 
     path: Path
@@ -58,30 +44,63 @@ class Interpreter:
     numpy: str | None
     libraries: list[str]
     unreadable: str | None
+    wheel: str | None
 
 
-def find_tritonserver(tritonserver: str | os.PathLike[str] | None = None) -> Installation:
+@dataclass(frozen=True)
+class Installation:
+    """A tritonserver on this machine.
+
+    Attributes:
+        binary: the executable.
+        wheel: the folder of the nvidia-pytriton wheel that the program belongs to, or None.
+        interpreter: for Python models. None for that of an installed server.
+    """
+
+    binary: Path
+    wheel: Path | None
+    interpreter: Interpreter | None
+
+    def knows(self, flag: str) -> bool:
+        """Whether the program has a command-line flag, since an unknown one ends it."""
+        return flag.encode() in self.binary.read_bytes()
+
+
+def find_tritonserver(
+    tritonserver: str | os.PathLike[str] | None = None,
+    python: str | os.PathLike[str] | None = None,
+) -> Installation:
     """Find a server: the argument, then $TRITONSERVER, then PATH, then the nvidia-pytriton wheel.
 
+    Args:
+        tritonserver: the program.
+        python: the interpreter for Python models, in whose environment the wheel may be; by default
+            $TRITONSERVER_PYTHON, then this process's.
+
     Raises:
-        ServerError: there is none, or the named one cannot be run.
+        ServerError: there is none, or the named one or the interpreter cannot be run.
     """
+    python = python or os.environ.get("TRITONSERVER_PYTHON")
+    interpreter = ask_interpreter(python)
+    folder = interpreter.wheel or ask_interpreter().wheel
+    wheel = None if folder is None else Path(folder)
     named = tritonserver or os.environ.get("TRITONSERVER")
     path = shutil.which(named or "tritonserver")
-    wheel = _wheel()
     if named and path is None:
         raise ServerError(f"Expected the program tritonserver. Received: {named}, cannot be run.")
     if path is not None:
         binary = Path(path).resolve()
         inside = wheel is not None and binary.is_relative_to(wheel)
-        return Installation(binary, wheel if inside else None)
+        own = interpreter if inside or python else None
+        return Installation(binary, wheel if inside else None, own)
     if wheel is None:
         raise ServerError(
             "Expected a tritonserver: as the argument, in the environment variable TRITONSERVER, "
-            "on PATH, or in the package nvidia-pytriton. Received: none of these. "
-            "Install the extra [serve], or pass the path of an installed Triton."
+            "on PATH, or in the package nvidia-pytriton. Received: none of these. Install the extra "
+            f"[serve], here or where python= or TRITONSERVER_PYTHON says ({SEPARATE}), or pass the path of "
+            "an installed Triton."
         )
-    return Installation(wheel / "bin" / "tritonserver", wheel)
+    return Installation(wheel / "bin" / "tritonserver", wheel, interpreter)
 
 
 def cache_directory(installation: Installation) -> Path:
@@ -98,15 +117,6 @@ def cache_directory(installation: Installation) -> Path:
             "file. Start the server without response_cache_bytes, or install a Triton with this cache."
         )
     return folder
-
-
-def _wheel() -> Path | None:
-    """The folder `tritonserver` of the wheel, found without importing the package."""
-    spec = importlib.util.find_spec("pytriton")
-    if spec is None or spec.origin is None:
-        return None
-    folder = (Path(spec.origin).parent / "tritonserver").resolve()
-    return folder if (folder / "bin" / "tritonserver").is_file() else None
 
 
 def ask_interpreter(python: str | os.PathLike[str] | None = None) -> Interpreter:
@@ -139,19 +149,16 @@ def expect_server() -> None:
     Raises:
         ServerError: there is no tritonserver, or it cannot run Python models.
     """
-    if find_tritonserver().wheel is not None:
-        _check_interpreter(ask_interpreter())
+    installation = find_tritonserver()
+    if installation.wheel is not None and installation.interpreter is not None:
+        _check_interpreter(installation.interpreter)
 
 
-def prepare(
-    installation: Installation, python: str | os.PathLike[str] | None, backends: Path
-) -> dict[str, str]:
+def prepare(installation: Installation, backends: Path) -> dict[str, str]:
     """Fill the backend folder, and return the environment for the server.
 
     Args:
         installation: the server.
-        python: the interpreter for Python models. Only the wheel needs one, by default this
-            process's; an installed server has its own.
         backends: an empty folder to fill.
 
     Raises:
@@ -165,8 +172,7 @@ def prepare(
     environment.pop("PYTHONHOME", None)
     # Otherwise onnxruntime from 1.31 on sends telemetry to its makers.
     environment["ORT_DISABLE_TELEMETRY"] = "1"
-    if installation.wheel is not None or python is not None:
-        interpreter = ask_interpreter(python)
+    if (interpreter := installation.interpreter) is not None:
         # The server's processes run the first `python3` on PATH.
         folder = interpreter.path.parent
         environment["PATH"] = os.pathsep.join([str(folder), environment.get("PATH", os.defpath)])
@@ -206,7 +212,7 @@ def _check_interpreter(interpreter: Interpreter) -> None:
             f"Expected numpy below 2 in {interpreter.path}. Received: {interpreter.numpy or 'none'}. "
             "The embedded server's python process reads memory wrongly under numpy 2: tensors "
             "would arrive as other numbers, without an error. Install 'numpy<2' there (the extras "
-            "[cpu,serve] do), or pass python= with another interpreter."
+            f"[cpu,serve] do), or name another interpreter, python= or TRITONSERVER_PYTHON ({SEPARATE})."
         )
     if not (interpreter.path.parent / "python3").exists():
         raise ServerError(

@@ -41,7 +41,6 @@ class ServerProcess:
 
     Args:
         installation: the server's program.
-        python: the interpreter for python models, or None for the default.
         repository: the model repository.
         models: the models to load.
         ports: the ports of HTTP, gRPC and the metrics; None for a free one.
@@ -61,7 +60,6 @@ class ServerProcess:
         self,
         installation: Installation,
         *,
-        python: str | os.PathLike[str] | None,
         repository: Path,
         models: tuple[str, ...],
         ports: tuple[int | None, int | None, int | None],
@@ -103,7 +101,7 @@ class ServerProcess:
                 link.symlink_to(repository)
                 if replaced is not None:  # as in `remove_log`
                     self.log_path.parent.mkdir(parents=True, exist_ok=True)
-                environment = prepare(installation, python, backends)
+                environment = prepare(installation, backends)
             job = Job(
                 command=[str(installation.binary), *server_flags(self.flags)],
                 environment=environment,

@@ -39,7 +39,9 @@ class TritonServer:
             if there are none of these, every model.
         tritonserver: the program; by default the environment variable TRITONSERVER, PATH, and the
             server in the package nvidia-pytriton are tried in this order.
-        python: the interpreter for Python models; by default this one.
+        python: the interpreter for Python models, of another environment than this one, such as one with
+            the extras `[cpu,serve]` beside one with `[gpu]`; by default the environment variable
+            TRITONSERVER_PYTHON, then this one. The package nvidia-pytriton may be there alone.
         startup_timeout: seconds until every model must have answered.
         log_file: file for the server's log, which is kept, and overwritten at each start; by default a
             new temporary file, which is removed at a stop unless there was an error.
@@ -213,13 +215,12 @@ class TritonServer:
         replaced: ServerProcess | None = None,
         load_threads: int | None = None,
     ) -> ServerProcess:
-        installation = find_tritonserver(self._tritonserver)
+        installation = find_tritonserver(self._tritonserver, self._python)
         with self._replacement:
             if self._stopped:
                 raise ServerError("Expected a running server. Received: one that was stopped.")
             self._process = ServerProcess(
                 installation,
-                python=self._python,
                 repository=self.model_repository,
                 models=models,
                 ports=ports,

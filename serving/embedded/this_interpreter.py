@@ -6,6 +6,7 @@ Standard library only, of any Python 3.8 and above.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import site
 import sys
@@ -15,11 +16,11 @@ from typing import Any
 
 
 def describe_interpreter() -> dict[str, Any]:
-    """Its version, numpy's version, folders of its shared library, a file that the server can't read.
+    """Its version, numpy's version, folders of its shared library, a file that the server can't read, a server.
 
     Example:
         >>> sorted(describe_interpreter())
-        ['libraries', 'numpy', 'unreadable', 'version']
+        ['libraries', 'numpy', 'unreadable', 'version', 'wheel']
     """
     try:
         numpy = importlib.metadata.version("numpy")
@@ -37,7 +38,17 @@ def describe_interpreter() -> dict[str, Any]:
         "numpy": numpy,
         "libraries": libraries,
         "unreadable": unreadable[0] if unreadable else None,
+        "wheel": _wheel(),
     }
+
+
+def _wheel() -> str | None:
+    """The folder `tritonserver` of the package nvidia-pytriton, found without importing the package."""
+    spec = importlib.util.find_spec("pytriton")
+    if spec is None or spec.origin is None:
+        return None
+    folder = (Path(spec.origin).parent / "tritonserver").resolve()
+    return str(folder) if (folder / "bin" / "tritonserver").is_file() else None
 
 
 if __name__ == "__main__":

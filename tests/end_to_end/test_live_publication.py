@@ -49,7 +49,7 @@ def unwatched(tmp_path):
     folders = [tmp_path / name for name in ("backends", "empty")]
     for folder in folders:
         folder.mkdir()
-    environment, processes = prepare(find_tritonserver(), None, folders[0]), []
+    environment, processes = prepare(find_tritonserver(), folders[0]), []
 
     def start(*words):
         with socket.socket() as one:

@@ -37,7 +37,10 @@ def serve(
         Path | None, typer.Option(help="The server's program; by default the installed one.")
     ] = None,
     python: Annotated[
-        Path | None, typer.Option(help="The interpreter of Python models; by default this one.")
+        Path | None,
+        typer.Option(
+            help="The interpreter of Python models; by default $TRITONSERVER_PYTHON, then this one."
+        ),
     ] = None,
     startup_timeout: Annotated[float, typer.Option(help="Seconds until it must answer.")] = 120.0,
 ) -> None:

@@ -91,11 +91,11 @@ def test_an_error_of_the_system_does_not_end_the_repairs(repository, wait_for, m
     """The thread ended, and the server stayed away without a word."""
     failed = []
 
-    def find(program):
+    def find(*named):
         if not failed:
-            failed.append(program)
+            failed.append(named)
             raise OSError(errno.EMFILE, "Too many open files")
-        return find_tritonserver(program)
+        return find_tritonserver(*named)
 
     with TritonServer(repository, ["network"], heal=True) as server:
         monkeypatch.setattr(server_module, "find_tritonserver", find)

@@ -30,6 +30,7 @@ from serving.embedded.repository import models_to_load
 from serving.embedded.supervisor import SHARED_MEMORY
 from triton_models.healthcheck import ProbeError, fetch
 
+ROOT = Path(__file__).parents[3]
 ROW = {"userId": [1], "age": [2.0], "genres": [["Drama"]]}
 
 
@@ -405,7 +406,7 @@ def test_a_server_of_this_machine_is_used(repository, tmp_path, monkeypatch):
     wheel = find_tritonserver()
     made = tmp_path / "made"
     made.mkdir()
-    libraries = prepare(wheel, None, made)["LD_LIBRARY_PATH"]
+    libraries = prepare(wheel, made)["LD_LIBRARY_PATH"]
     installed = tmp_path / "opt"
     shutil.copytree(made / "python", installed / "backends" / "python")
     program = installed / "bin" / "tritonserver"
@@ -445,7 +446,14 @@ def test_the_search_for_a_server_follows_its_order(tmp_path, monkeypatch):
 def answering(folder, **answer):
     """A stand-in for an interpreter of another environment."""
     text = json.dumps(
-        {"version": "3.11", "numpy": "1.26.4", "libraries": [], "unreadable": None, **answer}
+        {
+            "version": "3.11",
+            "numpy": "1.26.4",
+            "libraries": [],
+            "unreadable": None,
+            "wheel": None,
+            **answer,
+        }
     )
     python = folder / "python3"
     python.write_text(f"#!/bin/sh\necho '{text}'\n")
@@ -466,6 +474,40 @@ def test_an_interpreter_that_would_serve_wrongly_is_refused(repository, tmp_path
     python = answering(tmp_path, **answer)
     with pytest.raises(ServerError, match=reason):
         TritonServer(repository, python=python).start()
+
+
+SERVE = """
+import importlib.util
+import os
+import sys
+
+from serving import EnsembleClient, ServerError, TritonServer
+
+assert importlib.util.find_spec("pytriton") is None
+repository, python = sys.argv[1:]
+try:
+    TritonServer(repository).start()
+except ServerError as error:
+    print(error)
+os.environ["TRITONSERVER_PYTHON"] = python
+with TritonServer(repository) as server, EnsembleClient(server.grpc_url, "movies") as client:
+    print(client.predict({"userId": [1], "age": [2.0], "genres": [["Drama"]]})["same_age"])
+"""
+
+
+def test_a_server_of_another_environment_is_used(repository, tmp_path):
+    """One with the extra [gpu], or with Python 3.13, has no nvidia-pytriton."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for path in Path(np.__file__).parents[1].iterdir():
+        if "pytriton" not in path.name:
+            (packages / path.name).symlink_to(path)
+    environment = os.environ | {"PYTHONPATH": f"{packages}:{ROOT}"}
+    command = [sys.executable, "-S", "-c", SERVE, repository, sys.executable]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    without, answer = said.stdout.splitlines()
+    assert "Received: none of these. Install the extra [serve], here or where python=" in without
+    assert answer == "[[2.]]"
 
 
 @pytest.mark.parametrize("python", ["/none/python", "/bin/ls", "/bin/echo"])
