@@ -133,18 +133,20 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 	$(UV) pip install --quiet --python $(RESOLVED)/bin/python -r build/$(RESOLUTION).txt --editable .
 	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest $(PARALLEL) -m "not long and not gpu" $(RESOLUTION_TESTS)
 
-# The embedded server needs an older NumPy, and a GPU an older Polars; who installs neither extra has these.
+# A GPU needs an older Polars, and the embedded server an older NumPy: here it is that of .venv, as for all with NumPy 2.
 NUMPY2_TESTS ?= tests/workflow/data tests/workflow/expressions tests/workflow/ops tests/workflow/transform \
-  tests/conformance tests/loader/batches tests/exporter/write
+  tests/conformance tests/loader tests/exporter/write tests/end_to_end/test_parity.py
 NUMPY2_PYTHON ?= $(PYTHON_RANGE)
-test-numpy2:  ## The locked versions with NumPy 2 and Polars 2, without the server, in an environment of their own
+test-numpy2: env  ## The locked versions with NumPy 2 and Polars 2, in an environment of their own
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)
 	$(UV) venv --quiet --allow-existing --python '$(NUMPY2_PYTHON)' $(VENV)-numpy2
-	$(UV) pip sync --quiet --python $(VENV)-numpy2/bin/python --require-hashes --build-constraints requirements/cpu.txt requirements/cpu.txt
-	$(UV) pip uninstall --quiet --python $(VENV)-numpy2/bin/python nvidia-pytriton
+	@mkdir -p build
+	sed -E '/^(numpy|nvidia-pytriton)==/,/[^\\]$$/d' requirements/cpu.txt > build/numpy2.txt
+	$(UV) pip sync --quiet --python $(VENV)-numpy2/bin/python --require-hashes --build-constraints build/numpy2.txt build/numpy2.txt
 	$(UV) pip install --quiet --python $(VENV)-numpy2/bin/python --no-deps --no-build-isolation \
 	  'numpy>=2.4,<2.6' 'polars==2.1.*' 'polars-runtime-32==2.1.*' --editable .
-	$(VENV)-numpy2/bin/pytest $(PARALLEL) -m "not long and not gpu" $(NUMPY2_TESTS)
+	TRITONSERVER_PYTHON=$(abspath $(BIN)/python) \
+	  $(VENV)-numpy2/bin/pytest $(PARALLEL) -m "not long and not gpu" $(NUMPY2_TESTS)
 
 docs: env  ## The site in build/site: guides, reference, figures; a broken link or an undocumented public name fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
