@@ -22,8 +22,8 @@ from typing import Any
 import polars as pl
 import tensorflow as tf
 
-from benchmarks import data, models, resident
-from benchmarks.feeds import open_loader
+from benchmarks import data, models
+from benchmarks.feeds import open_loader, resident
 from benchmarks.fitting import Clock
 from benchmarks.measure import options, show, use
 from benchmarks.models import CRITEO, OPTIMIZERS, WIDE_AND_DEEP, Way
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         files = data.clicks(parsed.folder, parsed.rows, device=parsed.device)
         batches = open_loader(files, batch, drop_last=True)
     else:
-        batches = resident.repeated(resident.batches(shape, batch, ids))
+        batches = resident(shape, batch, ids)
     steps = parsed.steps // together * together
     observed = Observed(together, together + steps)
     fit = partial(model.fit, batches, verbose=0, shuffle=False)

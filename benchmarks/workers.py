@@ -6,7 +6,7 @@
     python -m benchmarks.workers --device gpu --collectives 1 14 54
 
 As many processes of this machine as workers, each with batches of its own, and on a GPU each with a
-GPU of its own. The models are those of `benchmarks.training_step`; their batches stay in memory, or on
+GPU of its own. The models are those of `benchmarks.training`; their batches stay in memory, or on
 the GPU, or with `--rows` come from files, by a loader for each worker (mlp alone). `--gigabytes` makes
 the tables so large together, whether they fit one GPU or not. Ratios are to the first number of
 workers with the same tables. The bytes are those of the tensors that a worker gives to TensorFlow's
@@ -36,8 +36,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from benchmarks import data, models, resident
-from benchmarks.feeds import open_loader, wait
+from benchmarks import data, models
+from benchmarks.feeds import open_loader, resident, wait
 from benchmarks.fitting import Fit
 from benchmarks.measure import options, show, use
 from benchmarks.models import CRITEO, OPTIMIZERS, SMALL, WIDE_AND_DEEP, Shape
@@ -88,7 +88,7 @@ def shape_of(given: Namespace) -> tuple[Shape, Any]:
 def feed(given: Namespace, shape: Shape, workers: Workers) -> Any:
     """Batches of a worker, over and over."""
     if not given.rows:
-        return resident.repeated(resident.batches(shape, given.batch, "int32", workers.rank))
+        return resident(shape, given.batch, "int32", workers.rank)
     files = data.clicks(Path(given.folder), given.rows, device=given.device)
     ranks: dict[str, Any] = {"global_size": workers.size, "global_rank": workers.rank}
     return open_loader(files, given.batch, drop_last=True, **ranks)

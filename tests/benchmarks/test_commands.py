@@ -48,7 +48,7 @@ def test_a_gpu_is_asked_for_where_there_is_none():
     if tf.config.list_physical_devices("GPU"):
         pytest.skip("there is one")
     with pytest.raises(SystemExit, match=r"Expected an NVIDIA GPU. Received: none"):
-        run("training_step", "--device", "gpu")
+        run("training", "mlp", "--device", "gpu")
 
 
 def test_the_loaders_contestants_read_the_same_rows(tmp_path, capsys, monkeypatch):
@@ -64,7 +64,7 @@ def test_the_loaders_contestants_read_the_same_rows(tmp_path, capsys, monkeypatc
 @pytest.mark.long
 def test_wide_and_deep_trains_on_whole_epochs_of_ids_and_of_hashed_integers(tmp_path, capsys):
     small = ("--shrink", 4_096, "--batch", 512, "--rounds", 1, "--folder", tmp_path)
-    run("wide_and_deep", "--rows", 4_096, *small)
+    run("training", "identity", "hashed", "--rows", 4_096, *small)
     said = capsys.readouterr().out
     assert "the workflow hashed 4,096 rows once" in said
     assert (
@@ -72,4 +72,4 @@ def test_wide_and_deep_trains_on_whole_epochs_of_ids_and_of_hashed_integers(tmp_
         == 4
     )
     with pytest.raises(SystemExit, match=r"Expected rows for 4 batches of 512 .*Received: 1,024"):
-        run("wide_and_deep", "--rows", 1_024, *small)
+        run("training", "identity", "--rows", 1_024, *small)
