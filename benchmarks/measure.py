@@ -26,6 +26,8 @@ from benchmarks.charts import chart, table_of
 T = TypeVar("T")
 # The charts of the tables that commands print.
 CHARTS = Path(__file__).parents[1] / "build" / "benchmarks"
+# What other projects do, in an environment of their own.
+PEERS = (Path(".venv-nvtabular/bin/python"), "-P", Path(__file__).with_name("peers.py"))
 _LONGEST_NAME = 80
 
 

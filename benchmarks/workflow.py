@@ -47,7 +47,9 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from benchmarks import data
+from benchmarks.by_hand import BY_HAND
 from benchmarks.measure import (
+    PEERS,
     Contestant,
     Taken,
     children_seconds,
@@ -58,14 +60,12 @@ from benchmarks.measure import (
     race,
     show,
 )
-from benchmarks.peers.polars_workflow import BY_HAND
 from benchmarks.pipelines import PIPELINES, click_workflow
 from workflow.expressions.cudf.rows_on_gpu import device_memory
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.polars.series import to_column
 
-NVTABULAR = Path(".venv-nvtabular/bin/python")
 SIZES = (1, 1024)
 Made = dict[str, Any]
 
@@ -143,8 +143,7 @@ def gpu_memory(engine: str) -> Iterator[list[float]]:
 
 def nvtabular(name: str, files: list[Path], out: Path) -> Made:
     """NVTabular, in its own environment."""
-    script = Path(__file__).parent / "peers" / "nvtabular_workflow.py"
-    command = [str(NVTABULAR), str(script), name, str(out), *map(str, files)]
+    command: list[Any] = [*PEERS, name, out, *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"NVTabular failed:\n{done.stderr[-2000:]}")
@@ -264,8 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if parsed.requests:
         measure_requests(parsed.rows, parsed.rounds)
         return
-    if parsed.peers and not NVTABULAR.exists():
-        sys.exit(f"Expected {NVTABULAR}, which `make bench-peers` makes. Received: no such file.")
+    if parsed.peers and not PEERS[0].exists():
+        sys.exit(f"Expected {PEERS[0]}, which `make bench-peers` makes. Received: no such file.")
     device = parsed.device
     ways: dict[str, Any] = {"ours": ours}
     if parsed.cluster:

@@ -1,4 +1,4 @@
-"""The Polars scripts that one would write for the work of `benchmarks.workflow`."""
+"""Polars scripts that one would write for the work of `benchmarks.workflow`."""
 
 from __future__ import annotations
 
