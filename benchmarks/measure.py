@@ -7,9 +7,7 @@ import gc
 import multiprocessing
 import os
 import re
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
+
+import psutil
 
 from benchmarks.charts import chart, table_of
 
@@ -52,18 +52,6 @@ def timed(work: Callable[[], Any], amount: int | None = None) -> Taken:
     made = work()
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     return Taken(seconds, processor, made if amount is None else amount)
-
-
-def run_program(arguments: Sequence[str]) -> Taken:
-    """A Python program, from its start to its end."""
-
-    def spent() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    before, start = spent(), time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-    return Taken(time.perf_counter() - start, spent() - before, 1)
 
 
 @dataclass
@@ -245,9 +233,7 @@ def least(*works: Callable[[], object], repeats: int, seconds: float) -> list[fl
             gc.collect()
             gc.disable()
             try:
-                start = time.process_time()
-                work()
-                rounds[-1].append(time.process_time() - start)
+                rounds[-1].append(timed(work, 1).processor)
             finally:
                 gc.enable()
     return [min(costs) for costs in zip(*rounds, strict=True)]
@@ -270,20 +256,12 @@ def peak_memory() -> Iterator[list[float]]:
 
 def children_seconds() -> float:
     """The processor time of all processes that this one has started, and of theirs."""
-    parents, ticks = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It may have ended since.
-            # After the name, which may hold anything: state, parent, ..., user and system time.
-            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-            process = int(folder.name)
-            parents[process] = int(fields[1])
-            ticks[process] = int(fields[11]) + int(fields[12])
-
-    def is_own(process: int) -> bool:
-        parent = parents.get(process, 0)
-        return parent == os.getpid() or (parent != 0 and is_own(parent))
-
-    return sum(ticks[each] for each in ticks if is_own(each)) / os.sysconf("SC_CLK_TCK")
+    seconds = 0.0
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # It may have ended since.
+            times = child.cpu_times()
+            seconds += times.user + times.system
+    return seconds
 
 
 def options(

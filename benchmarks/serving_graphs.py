@@ -16,80 +16,45 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import polars as pl
-from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.data import CATS, CONTS
 from benchmarks.measure import Ratio, in_turns, least, ratio
 from benchmarks.pipelines import SERVED, ServedPipeline
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.write.onnx.model import FILE as MODEL
+from workflow.expressions.onnx.graph import Graph
 from workflow.expressions.polars.series import to_column
 from workflow.expressions.program.program import Program
+from workflow.schema.column import Array
 from workflow.wire.format import encode
 
 SIZES = (1, 64, 1024)
-Array = npt.NDArray[Any]
 _NULL = np.iinfo(np.int64).min
 
 
-class _Graph:
-    """Nodes in the order in which they are written."""
-
-    def __init__(self) -> None:
-        self._nodes: list[onnx.NodeProto] = []
-        self._constants: list[onnx.TensorProto] = []
+class _Graph(Graph):
+    """Nodes that are chosen by hand."""
 
     def add(self, operator: str, *inputs: str | Array, **attributes: Any) -> str:
         """Apply an operator; arrays become constants."""
-        names = [i if isinstance(i, str) else self._constant(i) for i in inputs]
-        output = f"{operator}{len(self._nodes)}"
-        domain = "ai.onnx.ml" if operator == "LabelEncoder" else ""
-        self._nodes.append(helper.make_node(operator, names, [output], domain=domain, **attributes))
-        return output
-
-    def _constant(self, array: Array) -> str:
-        name = f"constant{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(array, name))
-        return name
+        names = [i if isinstance(i, str) else self.table(i) for i in inputs]
+        return super().add(operator, *names, **attributes)
 
     def encode(self, name: str, vocabulary: tuple[Array, Array, int], first: int = 0) -> str:
         """The id of each key, or `missing`, counted from `first`."""
         keys, ids, missing = vocabulary
-        return self.add(
-            "LabelEncoder",
-            name,
-            keys_tensor=numpy_helper.from_array(keys),
-            values_tensor=numpy_helper.from_array(ids + first),
-            default_tensor=numpy_helper.from_array(np.array([missing + first])),
-        )
+        return self.look_up(name, keys, ids + first, missing + first)
 
-    def tower(self, x: str, model: Any) -> str:
-        """The dense layers."""
+    def end(self, x: str, model: Any) -> onnx.ModelProto:
+        """The model, with the dense layers last."""
         layers = [layer for layer in model.layers if hasattr(layer, "kernel")]
         for layer in layers:
             x = self.add("Gemm", x, *(np.asarray(weight) for weight in layer.weights))
             x = self.add("Sigmoid" if layer is layers[-1] else "Relu", x)
-        return x
-
-    def model(self, ids: Iterable[str], numbers: Iterable[str] = ()) -> onnx.ModelProto:
-        """The model, whose last node is its output."""
-        self._nodes[-1].output[0] = "output"
-        kinds = dict.fromkeys(ids, TensorProto.INT64) | dict.fromkeys(numbers, TensorProto.FLOAT)
-        graph = helper.make_graph(
-            self._nodes,
-            "hand",
-            [
-                helper.make_tensor_value_info(name, kind, ["rows", 1])
-                for name, kind in kinds.items()
-            ],
-            [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["rows", 1])],
-            self._constants,
-        )
-        opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 4)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        self.give("output", x, "float32", "rows", 1)
+        return self.model("hand")
 
 
 def vocabulary(program: Program, column: str) -> tuple[Array, Array, int]:
@@ -105,6 +70,8 @@ def vocabulary(program: Program, column: str) -> tuple[Array, Array, int]:
 def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
     """See `benchmarks.pipelines.serve_ratings`."""
     graph, program = _Graph(), pipeline.workflow.program
+    for name in ("userId", "movieId"):
+        graph.take(name, "int64", "rows", 1)
     tables = pipeline.model.get_layer("features").embedding_tables
     users, movies, genres = (np.asarray(tables[n]) for n in ("userId", "movieId", "genres"))
     user = graph.encode("userId", vocabulary(program, "userId"))
@@ -125,13 +92,14 @@ def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
     bag = graph.add("ReduceSum", bag, np.array([1, 2]), keepdims=0)
     counts = np.array([max(len(each), 1) for each in [*lists, []]], np.float32)
     mean = graph.add("Div", bag, graph.add("Gather", counts, place))
-    graph.tower(graph.add("Concat", vectors, mean, axis=1), pipeline.model)
-    return graph.model(("userId", "movieId"))
+    return graph.end(graph.add("Concat", vectors, mean, axis=1), pipeline.model)
 
 
 def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
     """See `benchmarks.pipelines.serve_clicks`."""
     graph, program = _Graph(), pipeline.workflow.program
+    for name in [*CATS, *CONTS]:
+        graph.take(name, "int64" if name in CATS else "float32", "rows", 1)
     ends = {name: [0.0, math.e - 1] for name in CONTS} | {name: [0, 0] for name in CATS}
     rows = pl.DataFrame(ends, schema_overrides=dict.fromkeys(CONTS, pl.Float64))
     rows = rows.with_columns(
@@ -156,8 +124,7 @@ def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
     ]
     vectors = graph.add("Gather", np.concatenate(tables), graph.add("Concat", *ids, axis=1))
     vectors = graph.add("Reshape", vectors, np.array([-1, len(CATS) * tables[0].shape[1]]))
-    graph.tower(graph.add("Concat", vectors, numbers, axis=1), pipeline.model)
-    return graph.model(CATS, CONTS)
+    return graph.end(graph.add("Concat", vectors, numbers, axis=1), pipeline.model)
 
 
 BY_HAND = {"movielens": movielens, "criteo": criteo}
