@@ -7,8 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks.data import CATS, CONTS
-from benchmarks.pipelines import PIPELINES
+from benchmarks.data import CATS, CONTS, PIPELINES
 
 
 def ranked(columns: list[str], counts: list[pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -65,7 +65,7 @@ def ask_by_hand(client: Any, model: str, names: Sequence[str], table: Any) -> li
 
 def measure(name: str, seconds: float, turn: int) -> list[dict[str, Any]]:
     """Every way of asking one pipeline."""
-    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
+    from benchmarks.data import SERVED  # noqa: PLC0415 - TensorFlow, in a child
 
     pipeline = SERVED[name](MOST)
     with tempfile.TemporaryDirectory() as folder:

@@ -106,7 +106,7 @@ def request_of(model: str, tensors: dict[str, Any]) -> bytes:
 
 def export(name: str, folder: Path, runtimes: Iterable[str]) -> Any:
     """Write the ensembles of a pipeline, each named by its runtime; rows for requests."""
-    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
+    from benchmarks.data import SERVED  # noqa: PLC0415 - TensorFlow, in a child
 
     pipeline = SERVED[name](SIZES[-1])
     for runtime in runtimes:

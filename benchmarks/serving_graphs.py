@@ -19,9 +19,8 @@ import numpy as np
 import onnx
 import polars as pl
 
-from benchmarks.data import CATS, CONTS
+from benchmarks.data import CATS, CONTS, SERVED, ServedPipeline
 from benchmarks.measure import Ratio, in_turns, least, ratio
-from benchmarks.pipelines import SERVED, ServedPipeline
 from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.write.onnx.model import FILE as MODEL
 from workflow.expressions.onnx.graph import Graph
@@ -68,7 +67,7 @@ def vocabulary(program: Program, column: str) -> tuple[Array, Array, int]:
 
 
 def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
-    """See `benchmarks.pipelines.serve_ratings`."""
+    """See `benchmarks.data.serve_ratings`."""
     graph, program = _Graph(), pipeline.workflow.program
     for name in ("userId", "movieId"):
         graph.take(name, "int64", "rows", 1)
@@ -96,7 +95,7 @@ def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
 
 
 def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
-    """See `benchmarks.pipelines.serve_clicks`."""
+    """See `benchmarks.data.serve_clicks`."""
     graph, program = _Graph(), pipeline.workflow.program
     for name in [*CATS, *CONTS]:
         graph.take(name, "int64" if name in CATS else "float32", "rows", 1)

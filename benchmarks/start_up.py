@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import data
+from benchmarks.data import rating_workflow
 from benchmarks.measure import (
     Contestant,
     Taken,
@@ -33,7 +34,6 @@ from benchmarks.measure import (
     show,
     timed,
 )
-from benchmarks.pipelines import rating_workflow
 from exporter import ServingOptions, export_tensorflow_ensemble
 from serving import TritonServer
 from workflow import get_embedding_sizes

@@ -48,6 +48,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks import data
 from benchmarks.by_hand import BY_HAND
+from benchmarks.data import PIPELINES, click_workflow
 from benchmarks.measure import (
     PEERS,
     Contestant,
@@ -60,7 +61,6 @@ from benchmarks.measure import (
     race,
     show,
 )
-from benchmarks.pipelines import PIPELINES, click_workflow
 from workflow.expressions.cudf.rows_on_gpu import device_memory
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
