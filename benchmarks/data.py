@@ -235,6 +235,15 @@ class ServedPipeline:
     labels: list[str]
     rows: pl.DataFrame
 
+    def export(self, name: str, folder: str | Path, runtime: str, most: int) -> Any:
+        """Write an ensemble for requests of so many rows at most; the export's report."""
+        from exporter import ServingOptions, export_tensorflow_ensemble  # noqa: PLC0415 - large
+
+        serving = ServingOptions(runtime=runtime, max_batch_size=most)
+        return export_tensorflow_ensemble(
+            self.model, self.workflow, name, folder, self.labels, serving=serving
+        )
+
 
 def serve_ratings(requests: int) -> ServedPipeline:
     """Two ids that a client sends, genres that are joined: 162k x 64, 57k x 64, 20 x 16, 3 x 128."""

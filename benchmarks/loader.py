@@ -270,9 +270,8 @@ def print_race(title: str, racers: list[Epochs], rounds: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = options(__doc__, devices=True, files=True, rows=4_000_000, rounds=5)
-    parser.add_argument("--frameworks", action="store_true", help="other frameworks' loaders")
-    parser.add_argument("--tfrecords", action="store_true", help="their conversion to parquet")
+    counts = {"rows": 4_000_000, "rounds": 5}
+    parser = options(__doc__, devices=True, files=True, **counts, frameworks=False, tfrecords=False)
     parsed = parser.parse_args(arguments)
     use(parsed.device)
     rows, rounds = parsed.rows, parsed.rounds

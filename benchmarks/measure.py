@@ -48,7 +48,7 @@ class Taken:
 
 def timed(work: Callable[[], Any], amount: int | None = None) -> Taken:
     """Measure some work, which returns its amount unless that is given."""
-    start, processor = time.perf_counter(), time.process_time()
+    processor, start = time.process_time(), time.perf_counter()
     made = work()
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     return Taken(seconds, processor, made if amount is None else amount)
@@ -273,7 +273,8 @@ def options(
         doc: the module's docstring.
         devices: whether it has `--device`.
         files: whether it has `--folder`, for the rows that it makes.
-        **defaults: name -> value of options; their types follow from the values.
+        **defaults: name -> value of options; their types follow from the values. A tuple has any number
+            of values, and False is a switch.
     """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -283,8 +284,12 @@ def options(
     if files:
         defaults["folder"] = Path("build/benchmarks")
     for name, value in defaults.items():
-        kind = type(value)
-        parser.add_argument(f"--{name}", type=kind, default=value, help=f"default: {value}")
+        if value is False:
+            parser.add_argument(f"--{name}", action="store_true")
+            continue
+        kind, count = (type(value[0]), "+") if isinstance(value, tuple) else (type(value), None)
+        said = f"default: {value}"
+        parser.add_argument(f"--{name}", type=kind, nargs=count, default=value, help=said)
     return parser
 
 

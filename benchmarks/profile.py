@@ -153,12 +153,11 @@ class Observed(Clock):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time and trace a fit; the loader begins an epoch for it."""
-    parser = options(__doc__, devices=True, files=True, rows=16_000_000, steps=96, together=32)
+    counts = {"rows": 16_000_000, "steps": 96, "together": 32}
+    parser = options(__doc__, devices=True, files=True, **counts, precision="bfloat16", feed=False)
     parser.add_argument("--model", choices=MODELS, default="mlp")
-    parser.add_argument("--precision", default="bfloat16")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--feed", action="store_true", help="by the loader, from parquet")
     parsed = parser.parse_args(arguments)
     use(parsed.device)
     build, shape, batch = MODELS[parsed.model]

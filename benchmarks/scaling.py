@@ -315,8 +315,7 @@ def _user_time() -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the cases, print a table, and fail where a cost grows faster than its data."""
-    parser = options(__doc__, gigabytes=8.0)
-    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="values of a column")
+    parser = options(__doc__, gigabytes=8.0, rows=ROWS)
     parser.add_argument("--only", nargs="+", default=(), help="names of operators and verbs")
     parsed = parser.parse_args(arguments)
     parsed.rows = sorted(parsed.rows)

@@ -38,9 +38,9 @@ import grpc
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from benchmarks.measure import children_seconds, in_child, options, show
+from benchmarks.data import SERVED
+from benchmarks.measure import children_seconds, in_child, options, show, timed
 from benchmarks.serving_graphs import measure_graphs, session_of, tensors_of
-from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer
 
@@ -88,9 +88,7 @@ def times_ms(call: Call, seconds: float) -> list[float]:
     times: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 2:
-        start = time.perf_counter()
-        call()
-        times.append((time.perf_counter() - start) * 1e3)
+        times.append(timed(call, 1).seconds * 1e3)
     return times
 
 
@@ -106,18 +104,9 @@ def request_of(model: str, tensors: dict[str, Any]) -> bytes:
 
 def export(name: str, folder: Path, runtimes: Iterable[str]) -> Any:
     """Write the ensembles of a pipeline, each named by its runtime; rows for requests."""
-    from benchmarks.data import SERVED  # noqa: PLC0415 - TensorFlow, in a child
-
     pipeline = SERVED[name](SIZES[-1])
     for runtime in runtimes:
-        export_tensorflow_ensemble(
-            pipeline.model,
-            pipeline.workflow,
-            runtime,
-            folder,
-            pipeline.labels,
-            serving=ServingOptions(runtime=runtime, max_batch_size=SIZES[-1]),
-        )
+        pipeline.export(runtime, folder, runtime, SIZES[-1])
     return pipeline.rows
 
 
@@ -262,22 +251,15 @@ def measure_servers(counts: Sequence[int], seconds: float) -> list[Row]:
                 request = request_of("fused_onnx", feeds_of(urls[0], rows)[1])
                 load(urls, request, CLIENTS, seconds / 4)
                 made = load(urls, request, CLIENTS, seconds)
-            first = table[0] if table else made
-            table.append(
-                {
-                    "servers": count,
-                    **made,
-                    "work of the first": made["server µs"] / first["server µs"],
-                }
-            )
+            work = made["server µs"] / (table[0] if table else made)["server µs"]
+            table.append({"servers": count, **made, "work of the first": work})
     return table
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
-    parser = options(__doc__, seconds=3.0)
+    parser = options(__doc__, seconds=3.0, graphs=False)
     parser.add_argument("--servers", nargs="+", type=int, help="several at once, instead")
-    parser.add_argument("--graphs", action="store_true", help="onnxruntime without a server")
     parsed = parser.parse_args(arguments)
     of_clients = f"one-row requests of {CLIENTS} clients"
     if parsed.servers:

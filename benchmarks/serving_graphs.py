@@ -21,7 +21,6 @@ import polars as pl
 
 from benchmarks.data import CATS, CONTS, SERVED, ServedPipeline
 from benchmarks.measure import Ratio, in_turns, least, ratio
-from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.write.onnx.model import FILE as MODEL
 from workflow.expressions.onnx.graph import Graph
 from workflow.expressions.polars.series import to_column
@@ -144,9 +143,7 @@ def measure_graphs(name: str, seconds: float) -> list[dict[Any, Any]]:
         onnx.save(BY_HAND[name](pipeline), paths["by hand"])
         feeds: dict[int, Any] = {}
         for batch in (0, max(SIZES)):
-            export = partial(export_tensorflow_ensemble, pipeline.model, pipeline.workflow)
-            options = ServingOptions(runtime="fused_onnx", max_batch_size=batch)
-            report = export(f"{name}_{batch}", folder, pipeline.labels, serving=options)
+            report = pipeline.export(f"{name}_{batch}", folder, "fused_onnx", batch)
             paths[f"fused_onnx, max_batch_size={batch}"] = report.paths[f"{name}_{batch}"] / MODEL
             columns = report.plan.features.inputs
             feeds = {n: tensors_of(columns, pipeline.rows.head(n)) for n in SIZES}

@@ -232,15 +232,12 @@ def compare(given: Namespace) -> Iterator[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Start the workers, or be one of them."""
-    defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1}
-    parser = options(__doc__, devices=True, files=True, **defaults, rows=0, gigabytes=0.0)
-    parser.add_argument("--workers", nargs="+", type=int, default=[2])
+    defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1, "precision": "float32"}
+    defaults |= {"rows": 0, "gigabytes": 0.0, "workers": (2,), "bytes": False, "trace": False}
+    parser = options(__doc__, devices=True, files=True, **defaults)
     parser.add_argument("--model", nargs="+", choices=MODELS, default=["mlp"])
     parser.add_argument("--shard", nargs="+", choices=SHARDS, default=["none"])
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adagrad")
-    parser.add_argument("--precision", default="float32")
-    parser.add_argument("--bytes", action="store_true", help="count what a worker sends, on CPUs")
-    parser.add_argument("--trace", action="store_true")
     parser.add_argument("--collectives", nargs="+", type=float, default=[], metavar="MB")
     parser.add_argument("--one", help="be the worker that TF_CONFIG names")
     parsed = parser.parse_args(arguments)
