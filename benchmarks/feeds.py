@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
@@ -206,7 +207,7 @@ def resident(shape: Shape, rows: int, ids: str, rank: int = 0) -> tf.data.Datase
 def repeated(batches: list[Any]) -> tf.data.Dataset:
     """Batches over and over: on a GPU without leaving it, on the CPU from TensorFlow's datasets."""
     if device_of_training() == "/gpu:0":
-        return Resident(batches)
+        return resident_on_device(batches)
     datasets = map(tf.data.Dataset.from_tensors, batches)
     return reduce(tf.data.Dataset.concatenate, datasets).repeat()
 
@@ -216,41 +217,22 @@ def device_of_training() -> str:
     return "/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0"
 
 
-class Resident(tf.data.Dataset):
-    """Batches on a device, over and over, without leaving it.
+def resident_on_device(batches: list[Any]) -> tf.data.Dataset:
+    """Batches of one structure on a device, over and over, without leaving it.
 
     They travel as the loader's do on a GPU: ids as floats, bit for bit, since TensorFlow moves
     int32 through the host, and each batch is put together inside the function that uses it.
-
-    Args:
-        batches: nested tensors, all of one structure.
     """
-
-    def __init__(self, batches: list[Any]) -> None:
-        transport = _Transport(batches[0])
-        parts = [_carried(batch) for batch in batches]
-        # The functions must outlive the dataset.
-        self._functions = GeneratorFunctions(StreamRegistry(lambda: _endless(parts)), transport)
-        self._spec = transport.element_spec
-        dataset = self._functions.dataset()
-        super().__init__(dataset._variant_tensor)  # noqa: SLF001 - all that a dataset is made of
-
-    @property
-    def element_spec(self) -> Any:
-        """The structure of a batch."""
-        return self._spec
-
-    def _inputs(self) -> list[tf.data.Dataset]:
-        return []
+    parts = [_carried(batch) for batch in batches]
+    streams = StreamRegistry(lambda: itertools.cycle(parts))
+    functions = GeneratorFunctions(streams, _Transport(batches[0]))
+    dataset = functions.dataset()
+    dataset.functions = functions  # which must outlive it
+    return dataset
 
 
 def _carried(batch: Any) -> list[tf.Tensor]:
     return [tf.bitcast(part, carrier(part.dtype.name)) for part in tf.nest.flatten(batch)]
-
-
-def _endless(parts: list[list[tf.Tensor]]) -> Any:
-    while True:
-        yield from parts
 
 
 class _Transport:

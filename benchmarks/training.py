@@ -253,7 +253,6 @@ def gpu_feeds(files: list[Path], sample: Path, records: Path, batch: int) -> Ite
     yield split("parquet, ours; split, float32", ours())
     yield theirs("TFRecord, windowed; Keras, mixed_float16", examples, 6, "mixed_float16")
     yield theirs("parquet, ours; Keras, float32", with_int64(ours()), 200)
-    yield theirs("resident; Keras, float32", resident(CRITEO, batch, "int64"), 200)
     shuffled = endless(with_int64(prebatched(records, shuffle=True)), batch)
     yield theirs("TFRecord, prebatched; Keras, float32", shuffled, 60)
 

@@ -36,15 +36,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from benchmarks import data, models
+from benchmarks import data
 from benchmarks.feeds import open_loader, resident, wait
 from benchmarks.fitting import Fit
-from benchmarks.measure import options, show, use
-from benchmarks.models import CRITEO, OPTIMIZERS, SMALL, WIDE_AND_DEEP, Shape
+from benchmarks.measure import options, show, timed, use
+from benchmarks.models import NETWORKS, OPTIMIZERS, SMALL, Shape
 from benchmarks.profile import show_device, traced
 from training import Workers, compile_model, join_workers
 
-MODELS = {"mlp": (CRITEO, models.our_mlp), "wide": (WIDE_AND_DEEP, models.our_wide_and_deep)}
 SHARDS = ("none", "auto", "table", "row", "column")
 KINDS = ("total", "gathered", "exchanged")
 REPEATS = 10
@@ -77,7 +76,7 @@ def counted(workers: Workers) -> Iterator[list[int]]:
 
 def shape_of(given: Namespace) -> tuple[Shape, Any]:
     """The shape of the model, and what builds it."""
-    shape, build = MODELS[given.model]
+    shape, build = NETWORKS[given.model]
     shape = shape.shrunk(given.shrink)
     if given.gigabytes:
         share = given.gigabytes * 1e9 / (4 * shape.width) / sum(shape.cardinalities)
@@ -120,23 +119,23 @@ def train(given: Namespace) -> dict[str, Any]:
             row = {"MB sent a step": sum(sent) / together / 1e6}
         counting.release()
     steps = given.steps // together * together
-    timed = fit(steps, together)
-    timed.take_turn()
+    racer = fit(steps, together)
+    racer.take_turn()
     if given.trace:
         with traced() as found:
-            timed.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
+            racer.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
         if workers.rank == 0 and given.device == "gpu":
             show_device(found[0], together)
-    tables = timed.model.get_layer("features").trainable_variables
+    tables = racer.model.get_layer("features").trainable_variables
     return {
-        "ms a step": timed.seconds / steps * 1e3,
-        "processor ms": timed.median("processor") / steps * 1e3,
-        "M samples/s": timed.rate / 1e6,
+        "ms a step": racer.seconds / steps * 1e3,
+        "processor ms": racer.median("processor") / steps * 1e3,
+        "M samples/s": racer.rate / 1e6,
         "GB of tables": sum(
             table.value.dtype.size * table.value.shape.num_elements() for table in tables
         )
         / 1e9,
-        "loss": round(timed.loss, 4),
+        "loss": round(racer.loss, 4),
         **row,
     }
 
@@ -169,12 +168,8 @@ def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, *number: int
                 total += send(values + total * 0, *number)[0, 0]
         return total
 
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        wait(work())
-        times.append((time.perf_counter() - start) / REPEATS * 1e3)
-    return min(times)
+    times = [timed(lambda: wait(work()), 1).seconds for _ in range(5)]
+    return min(times) / REPEATS * 1e3
 
 
 def run(count: int, given: Namespace) -> list[Any]:
@@ -235,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1, "precision": "float32"}
     defaults |= {"rows": 0, "gigabytes": 0.0, "workers": (2,), "bytes": False, "trace": False}
     parser = options(__doc__, devices=True, files=True, **defaults)
-    parser.add_argument("--model", nargs="+", choices=MODELS, default=["mlp"])
+    parser.add_argument("--model", nargs="+", choices=NETWORKS, default=["mlp"])
     parser.add_argument("--shard", nargs="+", choices=SHARDS, default=["none"])
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adagrad")
     parser.add_argument("--collectives", nargs="+", type=float, default=[], metavar="MB")
