@@ -1,7 +1,9 @@
 """Commands of benchmarks: each explains itself, and runs at a small size."""
 
+import argparse
 import importlib
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -31,17 +33,28 @@ def test_help_says_how_a_command_is_called(command, capsys):
     )
 
 
-def test_documents_name_commands_that_exist():
-    texts = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "Makefile"]
-    named = {
-        name
-        for text in texts
-        for name in re.findall(r"(?:python |-)m\s+benchmarks\.(\w+)", text.read_text())
-    }
-    assert named, "no document cites a benchmark"
-    for name in sorted(named):
-        source = (ROOT / "benchmarks" / f"{name}.py").read_text()
-        assert 'if __name__ == "__main__":' in source
+def test_documents_name_commands_and_options_that_exist(monkeypatch):
+    class Parsed(Exception):  # noqa: N818 - an end, and no error
+        pass
+
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_alone(parser, arguments):
+        parse(parser, arguments)
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_alone)
+    pages = [page.read_text() for page in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]]
+    pages.append((ROOT / "Makefile").read_text().replace("\n", "`"))
+    cited = {
+        (name, re.sub(r"[\[\]]|\.\.\.", "", options))
+        for page in pages
+        for name, options in re.findall(r"-m\s+benchmarks\.(\w+)([^`$]*)", page)
+    } - {("charts", "")}
+    assert {name for name, _ in cited} == {*COMMANDS}, "each command has a figure in a document"
+    for name, options in sorted(cited):
+        with pytest.raises(Parsed):
+            run(name, *shlex.split(options))
 
 
 def test_a_gpu_is_asked_for_where_there_is_none():
