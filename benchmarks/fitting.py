@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -113,22 +114,25 @@ class Fit(Contestant):
         return float(history.history["loss"][0])
 
 
-def measure(
-    racers: Iterable[Contestant], rounds: int, batch: int, device: str
-) -> Iterator[dict[str, Any]]:
-    """Lines of a table of fits with batches of so many rows; ratios are to the first.
+def measure(racers: Iterable[Contestant], given: Namespace) -> Iterator[dict[str, Any]]:
+    """Lines of a table of fits; ratios are to the first.
 
     On a CPU all take turns. A GPU's memory is too small for all: there one is measured and gives its
     memory back before the next one is made.
+
+    Args:
+        racers: fits, and what else is compared with them; on a GPU made as they are taken.
+        given: the device, the rounds, and the rows of a batch.
     """
-    groups = ([racer] for racer in racers) if device == "gpu" else [[*racers]]
+    on_gpu = given.device == "gpu"
+    groups = ([racer] for racer in racers) if on_gpu else [[*racers]]
     first = None
     for group in groups:
-        race(group, rounds)
+        race(group, given.rounds)
         for racer in group:
             first = first or racer
-            yield _row(racer, first, batch)
-            if device == "gpu" and isinstance(racer, Fit):
+            yield _row(racer, first, given.batch)
+            if on_gpu and isinstance(racer, Fit):
                 racer.release()
 
 

@@ -46,20 +46,8 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 
 import loader
-from benchmarks import data
+from benchmarks import data, feeds
 from benchmarks.data import CATS, CONTS
-from benchmarks.feeds import (
-    by_hand,
-    decode_and_gather,
-    decode_on_gpu,
-    decode_only,
-    make_prebatched,
-    make_tfrecord,
-    open_loader,
-    prebatched,
-    wait,
-    windowed,
-)
 from benchmarks.measure import PEERS, Contestant, options, race, show, timed, use
 from loader import ArrayLoader, KerasSequenceLoader, convert_tfrecords_to_parquet
 
@@ -143,23 +131,25 @@ def on_cpu(
     folder: Path, files: list[Path], rows: int, merlin: subprocess.Popen[str] | None
 ) -> Iterator[Epochs]:
     """The contestants, what is compared side by side."""
-    yield iterated("Polars decode only (limit)", partial(decode_only, files), rows)
+    yield iterated("Polars decode only (limit)", partial(feeds.decode_only, files), rows)
     yield iterated(
-        "Polars decode and gather (floor of a shuffle)", partial(decode_and_gather, files), rows
+        "Polars decode and gather (floor of a shuffle)",
+        partial(feeds.decode_and_gather, files),
+        rows,
     )
     for way, (shuffle, size) in WAYS.items():
-        ours = open_loader(files, size, shuffle=shuffle, device="cpu")
+        ours = feeds.open_loader(files, size, shuffle=shuffle, device="cpu")
         yield iterated(f"{OURS} {way}", ours.__iter__, rows)
         if merlin is not None:
             epoch = f"{size} {'shuffled' if shuffle else 'ordered'}"
             name = f"Merlin's dataloader 23.08 {way}"
             yield Epochs(name, partial(ask, merlin, epoch), rows, is_elsewhere=True)
-        hand = partial(by_hand, files, size, shuffle=shuffle)
+        hand = partial(feeds.by_hand, files, size, shuffle=shuffle)
         yield iterated(f"pyarrow by hand {way}", hand, rows)
-        records = prebatched(make_prebatched(folder, files, size), shuffle=shuffle)
+        records = feeds.prebatched(feeds.make_prebatched(folder, files, size), shuffle=shuffle)
         yield iterated(f"TFRecord prebatched {way}", records.__iter__, rows)
-    sample, few = make_tfrecord(folder, files)
-    records = windowed(sample, size, epochs=1)  # in the last way
+    sample, few = feeds.make_tfrecord(folder, files)
+    records = feeds.windowed(sample, size, epochs=1)  # in the last way
     yield Epochs(f"TFRecord windowed {way}", partial(count_rows, records), few)
 
 
@@ -171,23 +161,23 @@ def in_frameworks(files: list[Path], rows: int, device: str) -> Iterator[Epochs]
     kinds += [loader.JaxLoader] if find_spec("jax") else []
     for way, (shuffle, size) in WAYS.items():
         for kind in kinds:
-            ours = open_loader(files, size, kind=kind, shuffle=shuffle, device=where)
+            ours = feeds.open_loader(files, size, kind=kind, shuffle=shuffle, device=where)
             yield iterated(f"{kind.__name__} {way}", ours.__iter__, rows)
 
 
 def on_gpu(files: list[Path], rows: int, *, lists: bool) -> Iterator[Epochs]:
     """The contestants on a GPU."""
-    yield Epochs("cuDF decode only (limit)", partial(decode_on_gpu, files), rows)
+    yield Epochs("cuDF decode only (limit)", partial(feeds.decode_on_gpu, files), rows)
     for way, (shuffle, size) in WAYS.items():
         if shuffle or not lists:
-            batches = open_loader(files, size, lists=lists, shuffle=shuffle)
+            batches = feeds.open_loader(files, size, lists=lists, shuffle=shuffle)
             yield Epochs(f"compiled loop {way}", compiled_loop(batches, rows), rows)
             yield Epochs(f"Python loop {way}", partial(count_rows, batches), rows)
 
 
 def conversions(folder: Path, files: list[Path], rows: int) -> Iterator[Epochs]:
     """Conversions of TFRecord, after decoding and reading alone."""
-    sample, few = make_tfrecord(folder, files)
+    sample, few = feeds.make_tfrecord(folder, files)
     records = [str(sample)] * max(rows // few, 1)
 
     def raw() -> tf.data.Dataset:
@@ -238,11 +228,11 @@ def _as_float(tensor: tf.Tensor) -> tf.Tensor:
 
 def first_batch_ms(files: list[Path], batch_size: int, rounds: int) -> float:
     """Median milliseconds until an epoch's first batch is there."""
-    batches = open_loader(files, batch_size)
+    batches = feeds.open_loader(files, batch_size)
 
     def first() -> None:
         _, y = next(iter(batches))
-        wait(y)
+        feeds.wait(y)
 
     return statistics.median([timed(first, 1).seconds for _ in range(rounds + 1)][1:]) * 1e3
 

@@ -49,18 +49,7 @@ import numpy as np
 import polars as pl
 import tensorflow as tf
 
-from benchmarks import data, fitting, models
-from benchmarks.feeds import (
-    endless,
-    make_prebatched,
-    make_tfrecord,
-    open_loader,
-    prebatched,
-    repeated,
-    resident,
-    windowed,
-    with_int64,
-)
+from benchmarks import data, feeds, fitting, models
 from benchmarks.fitting import Fit
 from benchmarks.measure import Contestant, options, show, timed, use
 from benchmarks.models import CRITEO, SMALL, WIDE_AND_DEEP, Optimizer, Shape, Way
@@ -148,7 +137,7 @@ def steps_on_cpu(part: str, given: Namespace) -> None:
     wide = replace(WIDE_AND_DEEP.shrunk(8), width=16)
     ways, shape = (cpu_mlp, CRITEO) if part == "mlp" else (cpu_wide, wide)
     shape = replace(shape.shrunk(given.shrink), hidden=SMALL)
-    batches = resident(shape, given.batch, "int32")
+    batches = feeds.resident(shape, given.batch, "int32")
     for optimizer in OPTIMIZERS:
         racers: list[Contestant] = [
             Fit(way.name, way.model(shape, "int32"), batches, given.batch, STEPS, first=FIRST)
@@ -158,7 +147,7 @@ def steps_on_cpu(part: str, given: Namespace) -> None:
         if part == "mlp" and optimizer == "SGD":
             racers.append(products(shape, given.batch))
         title = f"batch {given.batch:,}, medians of {given.rounds} rounds of {STEPS} steps"
-        show(title, fitting.measure(racers, given.rounds, given.batch, "cpu"))
+        show(title, fitting.measure(racers, given))
 
 
 def steps_on_gpu(part: str, given: Namespace) -> None:
@@ -167,7 +156,7 @@ def steps_on_gpu(part: str, given: Namespace) -> None:
     if part == "wide":
         ways, shape, together = gpu_wide(), WIDE_AND_DEEP, 16
     shape = shape.shrunk(given.shrink)
-    feed = resident(shape, given.batch, "int64")
+    feed = feeds.resident(shape, given.batch, "int64")
 
     def fits() -> Iterator[Fit]:
         counts = {"steps": 8 * together, "first": together, "warm_up": together}
@@ -181,7 +170,7 @@ def steps_on_gpu(part: str, given: Namespace) -> None:
                     yield racer
 
     title = f"{part}: batch {given.batch:,}; the first steps are {together}"
-    show(title, fitting.measure(fits(), given.rounds, given.batch, "gpu"))
+    show(title, fitting.measure(fits(), given))
 
 
 def products(shape: Shape, batch: int) -> Contestant:
@@ -223,12 +212,12 @@ def cpu_feeds(files: list[Path], sample: Path, records: Path, batch: int) -> Ite
         model = way.model(replace(CRITEO, hidden=(128, 64)), "int32")
         return Fit(name, model, batches, batch, 48, first=4, warm_up=4)
 
-    yield fit("TFRecord, windowed", windowed(sample, batch, epochs=None))
-    shuffled = endless(prebatched(records, shuffle=True), batch)
+    yield fit("TFRecord, windowed", feeds.windowed(sample, batch, epochs=None))
+    shuffled = feeds.endless(feeds.prebatched(records, shuffle=True), batch)
     yield fit("TFRecord, prebatched, window of 16", shuffled)
-    ours = open_loader(files, batch, drop_last=True, device="cpu")
+    ours = feeds.open_loader(files, batch, drop_last=True, device="cpu")
     yield fit("ours, from parquet, shuffled", ours.repeat())
-    yield fit("a batch in memory", repeated([ours.peek()]))
+    yield fit("a batch in memory", feeds.repeated([ours.peek()]))
 
 
 def gpu_feeds(files: list[Path], sample: Path, records: Path, batch: int) -> Iterator[Fit]:
@@ -244,34 +233,32 @@ def gpu_feeds(files: list[Path], sample: Path, records: Path, batch: int) -> Ite
         return Fit(name, model, batches, batch, steps, first=1, warm_up=2)
 
     def ours() -> Any:
-        return open_loader(files, batch, drop_last=True)
+        return feeds.open_loader(files, batch, drop_last=True)
 
-    examples = windowed(sample, batch, epochs=None, threads=os.cpu_count() or 1)
+    examples = feeds.windowed(sample, batch, epochs=None, threads=os.cpu_count() or 1)
     yield theirs("TFRecord, windowed; Keras, float32", examples, 6)
     yield split("parquet, ours; split, bfloat16", ours(), **HALF)
-    yield split("resident; split, bfloat16", resident(CRITEO, batch, "int32"), **HALF)
+    yield split("resident; split, bfloat16", feeds.resident(CRITEO, batch, "int32"), **HALF)
     yield split("parquet, ours; split, float32", ours())
     yield theirs("TFRecord, windowed; Keras, mixed_float16", examples, 6, "mixed_float16")
-    yield theirs("parquet, ours; Keras, float32", with_int64(ours()), 200)
-    shuffled = endless(with_int64(prebatched(records, shuffle=True)), batch)
+    yield theirs("parquet, ours; Keras, float32", feeds.with_int64(ours()), 200)
+    shuffled = feeds.endless(feeds.with_int64(feeds.prebatched(records, shuffle=True)), batch)
     yield theirs("TFRecord, prebatched; Keras, float32", shuffled, 60)
 
 
 def from_files(given: Namespace) -> None:
     """Print a line for each feed."""
     files = data.clicks(given.folder, given.rows, device=given.device)
-    sample, sampled = make_tfrecord(given.folder, files)
+    sample, sampled = feeds.make_tfrecord(given.folder, files)
     some = files[:1] if given.device == "gpu" else files
-    records = make_prebatched(given.folder, some, given.batch)
+    records = feeds.make_prebatched(given.folder, some, given.batch)
     sizes = {
         "windowed": sample.stat().st_size / sampled,
         "prebatched": records.stat().st_size / (given.rows * len(some) / len(files)),
         "parquet": sum(file.stat().st_size for file in files) / given.rows,
     }
-    feeds = gpu_feeds if given.device == "gpu" else cpu_feeds
-    lines = fitting.measure(
-        feeds(files, sample, records, given.batch), given.rounds, given.batch, given.device
-    )
+    fits = gpu_feeds if given.device == "gpu" else cpu_feeds
+    lines = fitting.measure(fits(files, sample, records, given.batch), given)
 
     def size_of(name: str) -> Any:
         return next((round(size) for kind, size in sizes.items() if kind in name), "")
@@ -327,7 +314,7 @@ def wide_from_files(part: str, given: Namespace) -> None:
 
     def fits() -> Iterator[Fit]:
         for way in ways:
-            loader = open_loader(
+            loader = feeds.open_loader(
                 [hashed] if hashed and way.name.startswith("ours") else files,
                 batch,
                 cat_names=[*shape.scalars, *shape.multi],
@@ -342,14 +329,14 @@ def wide_from_files(part: str, given: Namespace) -> None:
                     f"Expected rows for 4 batches of {batch:,} or more. Received: {given.rows:,}. "
                     "Give it more (--rows), or a smaller --batch."
                 )
-            model = way.model(shape, "int64")
-            yield Fit(way.name, model, with_int64(loader), batch, steps, warm_up=4)
+            batches = feeds.with_int64(loader)
+            yield Fit(way.name, way.model(shape, "int64"), batches, batch, steps, warm_up=4)
             if given.device == "gpu":
                 loader.close()
 
     tables = sum((*shape.cardinalities, *shape.lists)) * (shape.width + 1) * 4 / 1e9
     title = f"{part}: batch {batch:,}, SGD, {tables:.2f} GB of tables"
-    show(title, fitting.measure(fits(), given.rounds, batch, given.device))
+    show(title, fitting.measure(fits(), given))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -47,21 +47,10 @@ import polars as pl
 import polars.selectors as cs
 from polars.testing import assert_frame_equal
 
-from benchmarks import data
+from benchmarks import data, measure
 from benchmarks.by_hand import BY_HAND
 from benchmarks.data import PIPELINES, click_workflow
-from benchmarks.measure import (
-    PEERS,
-    Contestant,
-    Taken,
-    children_seconds,
-    in_child,
-    in_turns,
-    memory_gb,
-    options,
-    race,
-    show,
-)
+from benchmarks.measure import Contestant, Taken, in_child, options, show
 from workflow.expressions.cudf.rows_on_gpu import device_memory
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
@@ -96,10 +85,10 @@ def again(name: str, files: list[Path], out: Path, engine: str, client: Any = No
     """The second run of a process: the first one loads cuDF, compiles kernels and starts threads."""
     first = ours(name, files, out, engine, client)
     shutil.rmtree(out)
-    own, workers = time.process_time(), children_seconds()
+    own, workers = time.process_time(), measure.children_seconds()
     with gpu_memory(engine) as peak:
         made = ours(name, files, out, engine, client)
-    spent = children_seconds() - workers if client else time.process_time() - own
+    spent = measure.children_seconds() - workers if client else time.process_time() - own
     return made | {"first_fit": first["fit"], "gpu_gb": peak[0], "processor": spent}
 
 
@@ -144,7 +133,7 @@ def gpu_memory(engine: str) -> Iterator[list[float]]:
 
 def nvtabular(name: str, files: list[Path], out: Path) -> Made:
     """NVTabular, in its own environment."""
-    command: list[Any] = [*PEERS, name, out, *files]
+    command: list[Any] = [*measure.PEERS, name, out, *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"NVTabular failed:\n{done.stderr[-2000:]}")
@@ -160,7 +149,7 @@ def run_here(work: Any, *arguments: Any) -> Made:
     """A contestant's run in this process: its seconds, and its peak memory."""
     start = time.process_time()
     made: Made = work(*arguments)
-    return {"processor": time.process_time() - start, "gb": memory_gb("VmHWM")} | made
+    return {"processor": time.process_time() - start, "gb": measure.memory_gb("VmHWM")} | made
 
 
 class OwnProcess(Contestant):
@@ -201,7 +190,7 @@ def compare(name: str, ways: dict[str, Any], parsed: argparse.Namespace) -> None
     rows = parsed.rows * parsed.times
     files = PIPELINES[name].write(parsed.folder / name, parsed.rows) * parsed.times
     racers = [OwnProcess(*way, name, files, rows, parsed.folder) for way in ways.items()]
-    race(racers, parsed.rounds)
+    measure.race(racers, parsed.rounds)
     first = racers[0]
     table = []
     for racer in racers:
@@ -241,7 +230,7 @@ def measure_requests(rows: int, seconds: float) -> None:
     calls = {size: partial(run, request) for size, request in columns.items()}
     table = [
         {"rows": size, "us": statistics.median(taken.seconds) * 1e6}
-        for size, taken in in_turns(calls, seconds, turn=100).items()
+        for size, taken in measure.in_turns(calls, seconds, turn=100).items()
     ]
     show(f"{len(program.inputs)} columns, {len(program.steps)} steps", table)
 
@@ -257,8 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if parsed.requests:
         measure_requests(parsed.rows, parsed.rounds)
         return
-    if parsed.peers and not PEERS[0].exists():
-        sys.exit(f"Expected {PEERS[0]}, which `make bench-peers` makes. Received: no such file.")
+    if parsed.peers and not measure.PEERS[0].exists():
+        sys.exit(f"Expected {measure.PEERS[0]}, of `make bench-peers`. Received: no such file.")
     device = parsed.device
     ways: dict[str, Any] = {"ours": ours}
     if parsed.cluster:
