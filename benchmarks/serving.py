@@ -36,13 +36,16 @@ from typing import Any
 
 import grpc
 from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2, service_pb2
+from tritonclient.grpc import model_config_pb2
 
 from benchmarks.data import SERVED
 from benchmarks.measure import children_seconds, in_child, options, show, timed
-from benchmarks.serving_graphs import measure_graphs, session_of, tensors_of
+from benchmarks.serving_graphs import measure_graphs, session_of
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer
+from serving.connection.grpc_messages import infer_request
+from serving.connection.tensors import encode_tensors
+from serving.exchange import to_requests
 
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
@@ -93,13 +96,9 @@ def times_ms(call: Call, seconds: float) -> list[float]:
 
 
 def request_of(model: str, tensors: dict[str, Any]) -> bytes:
-    """A request as gRPC sends it. Its tensors are numbers."""
-    request = service_pb2.ModelInferRequest(model_name=model)
-    for name, tensor in tensors.items():
-        kind = {"i": "INT", "f": "FP"}[tensor.dtype.kind] + str(8 * tensor.dtype.itemsize)
-        request.inputs.add(name=name, datatype=kind, shape=tensor.shape)
-        request.raw_input_contents.append(tensor.tobytes())
-    return request.SerializeToString()
+    """A request as gRPC sends it."""
+    request: bytes = infer_request(model, "", encode_tensors(tensors)).SerializeToString()
+    return request
 
 
 def export(name: str, folder: Path, runtimes: Iterable[str]) -> Any:
@@ -113,8 +112,8 @@ def export(name: str, folder: Path, runtimes: Iterable[str]) -> Any:
 def feeds_of(url: str, rows: Any) -> dict[int, dict[str, Any]]:
     """The tensors of requests, by their rows."""
     with EnsembleClient(url, "fused_onnx") as client:
-        columns = client.contract.inputs
-    return {size: tensors_of(columns, rows.head(size)) for size in SIZES}
+        requests = {size: to_requests(client.contract, rows.head(size)) for size in SIZES}
+    return {size: tensors for size, (tensors,) in requests.items()}
 
 
 def write_floor(repository: Path, name: str, floor: str) -> None:

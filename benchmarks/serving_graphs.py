@@ -145,8 +145,8 @@ def measure_graphs(name: str, seconds: float) -> list[dict[Any, Any]]:
         for batch in (0, max(SIZES)):
             report = pipeline.export(f"{name}_{batch}", folder, "fused_onnx", batch)
             paths[f"fused_onnx, max_batch_size={batch}"] = report.paths[f"{name}_{batch}"] / MODEL
-            columns = report.plan.features.inputs
-            feeds = {n: tensors_of(columns, pipeline.rows.head(n)) for n in SIZES}
+            inputs = report.plan.features.inputs
+            feeds = {n: _tensors(inputs, pipeline.rows.head(n)) for n in SIZES}
         sessions = {what: session_of(path) for what, path in paths.items()}
         table = {w: {"": w, "nodes": _nodes(path, folder)} for w, path in paths.items()}
     for rows, feed in feeds.items():
@@ -168,8 +168,7 @@ def _microseconds(
     return {w: (min(taken) * 1e6, ratio(taken, first)) for w, taken in times.items()}
 
 
-def tensors_of(columns: Iterable[Any], rows: pl.DataFrame) -> dict[str, Any]:
-    """The tensors of a request."""
+def _tensors(columns: Iterable[Any], rows: pl.DataFrame) -> dict[str, Any]:
     tensors: dict[str, Any] = {}
     for column in columns:
         tensors |= encode(column, to_column(rows[column.name]))

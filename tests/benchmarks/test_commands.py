@@ -44,7 +44,9 @@ def test_documents_name_commands_and_options_that_exist(monkeypatch):
         raise Parsed
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_alone)
-    pages = [page.read_text() for page in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]]
+    folders = ((ROOT / "docs", "*.md"), (ROOT / "serving", "*.py"))
+    files = [*ROOT.glob("*.md"), *(file for f, kind in folders for file in f.rglob(kind))]
+    pages = [file.read_text() for file in files]
     pages.append((ROOT / "Makefile").read_text().replace("\n", "`"))
     cited = {
         (name, re.sub(r"[\[\]]|\.\.\.", "", options))
