@@ -22,9 +22,9 @@ import polars as pl
 from benchmarks.data import CATS, CONTS, SERVED, ServedPipeline
 from benchmarks.measure import Ratio, in_turns, least, ratio
 from exporter.write.onnx.model import FILE as MODEL
+from workflow import Workflow
 from workflow.expressions.onnx.graph import Graph
 from workflow.expressions.polars.series import to_column
-from workflow.expressions.program.program import Program
 from workflow.schema.column import Array
 from workflow.wire.format import encode
 
@@ -55,32 +55,28 @@ class _Graph(Graph):
         return self.model("hand")
 
 
-def vocabulary(program: Program, column: str) -> tuple[Array, Array, int]:
+def vocabulary(workflow: Workflow, column: str) -> tuple[Array, Array, int]:
     """The keys of an integer column and their ids, null's code and 1 among them, and any other's id."""
-    number = next(number for own, number in program.outputs if own.name == column)
-    while (step := program.steps[number]).verb != "lookup":
-        number = step.operands[0]
-    keys, first = step.parameters["keys"].array, step.parameters["first"]
-    ids = np.arange(first, first + len(keys))
-    return np.append(keys, _NULL), np.append(ids, 1), step.parameters["missing"]
+    known = workflow.reverse_mapping(column).filter(pl.col("kind") == "value")
+    return np.append(known["value"], _NULL), np.append(known["id"], 1), 2
 
 
 def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
     """See `benchmarks.data.serve_ratings`."""
-    graph, program = _Graph(), pipeline.workflow.program
+    graph, workflow = _Graph(), pipeline.workflow
     for name in ("userId", "movieId"):
         graph.take(name, "int64", "rows", 1)
     tables = pipeline.model.get_layer("features").embedding_tables
     users, movies, genres = (np.asarray(tables[n]) for n in ("userId", "movieId", "genres"))
-    user = graph.encode("userId", vocabulary(program, "userId"))
-    known = vocabulary(program, "movieId")
+    user = graph.encode("userId", vocabulary(workflow, "userId"))
+    known = vocabulary(workflow, "movieId")
     movie = graph.encode("movieId", known, len(users))
     ids = graph.add("Concat", user, movie, axis=1)
     vectors = graph.add("Gather", np.concatenate([users, movies]), ids)
     vectors = graph.add("Reshape", vectors, np.array([-1, 2 * users.shape[1]]))
 
     rows = pl.DataFrame({"userId": 1, "movieId": known[0][:-1], "rating": 1.0})
-    lists = pipeline.workflow.transform(rows).select("genres").collect()["genres"].to_list()
+    lists = workflow.transform(rows).select("genres").collect()["genres"].to_list()
     padded = np.full((len(lists) + 1, max(map(len, lists))), len(genres))
     for number, each in enumerate(lists):
         padded[number, : len(each)] = each
@@ -95,7 +91,7 @@ def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
 
 def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
     """See `benchmarks.data.serve_clicks`."""
-    graph, program = _Graph(), pipeline.workflow.program
+    graph, workflow = _Graph(), pipeline.workflow
     for name in [*CATS, *CONTS]:
         graph.take(name, "int64" if name in CATS else "float32", "rows", 1)
     ends = {name: [0.0, math.e - 1] for name in CONTS} | {name: [0, 0] for name in CATS}
@@ -103,7 +99,7 @@ def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
     rows = rows.with_columns(
         pl.col(CONTS).cast(pl.Float32), label=pl.Series([0, 0], dtype=pl.Int32)
     )
-    logged = pipeline.workflow.transform(rows).select(CONTS).collect().to_numpy()
+    logged = workflow.transform(rows).select(CONTS).collect().to_numpy()
     least, most = logged.astype(np.float64)  # of the logarithms 0 and 1
     scale = (most - least).astype(np.float32)[np.newaxis]
 
@@ -117,7 +113,7 @@ def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
     tables = [np.asarray(t) for t in pipeline.model.get_layer("features").embedding_tables.values()]
     firsts = np.cumsum([0, *map(len, tables)])
     ids = [
-        graph.encode(name, vocabulary(program, name), first)
+        graph.encode(name, vocabulary(workflow, name), first)
         for name, first in zip(CATS, firsts, strict=False)
     ]
     vectors = graph.add("Gather", np.concatenate(tables), graph.add("Concat", *ids, axis=1))
