@@ -154,8 +154,7 @@ docs: env  ## The site in build/site: guides, reference, figures; a broken link 
 bench: env  ## Measure workflow, loader and training against their alternatives
 	$(BIN)/python -m benchmarks.workflow
 	$(BIN)/python -m benchmarks.loader
-	$(BIN)/python -m benchmarks.fit_from_files
-	$(BIN)/python -m benchmarks.training_step
+	$(BIN)/python -m benchmarks.training files mlp wide
 	$(BIN)/python -m benchmarks.auc
 	$(BIN)/python -m benchmarks.charts
 

@@ -22,8 +22,8 @@ import numpy as np
 from tritonclient import grpc as tritonclient
 from tritonclient.utils import np_to_triton_dtype
 
+from benchmarks.data import SERVED
 from benchmarks.measure import in_child, in_turns, options, show
-from exporter import ServingOptions, export_tensorflow_ensemble
 from serving import EnsembleClient, TritonServer
 from serving.exchange import to_requests
 
@@ -65,14 +65,9 @@ def ask_by_hand(client: Any, model: str, names: Sequence[str], table: Any) -> li
 
 def measure(name: str, seconds: float, turn: int) -> list[dict[str, Any]]:
     """Every way of asking one pipeline."""
-    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
-
     pipeline = SERVED[name](MOST)
     with tempfile.TemporaryDirectory() as folder:
-        options = ServingOptions(runtime="fused_onnx", max_batch_size=MOST)
-        export_tensorflow_ensemble(
-            pipeline.model, pipeline.workflow, name, folder, pipeline.labels, serving=options
-        )
+        pipeline.export(name, folder, "fused_onnx", MOST)
         with (
             TritonServer(folder, startup_timeout=300) as server,
             tritonclient.InferenceServerClient(server.grpc_url) as plain,

@@ -1,8 +1,10 @@
-"""Ways to feed a model with prepared clicks: our loader, its limits, and what people use otherwise."""
+"""Ways to feed a model: our loader, its limits, what people use otherwise, and batches that stay in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,12 @@ import polars as pl
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from benchmarks.data import CATS, CONTS, LISTS
+from benchmarks.data import CATS, CONTS, LISTS, shaped_clicks
+from benchmarks.models import Shape
 from loader import KerasSequenceLoader
+from loader.gpu.column_matrix import carrier
+from loader.tensorflow.batch_spec import batch_spec
+from loader.tensorflow.generator_dataset import GeneratorFunctions, StreamRegistry
 
 SAMPLE = 20_000  # of tf.train.Example, which take Python a millisecond each to write
 
@@ -171,3 +177,89 @@ def prebatched(path: Path, *, shuffle: bool) -> tf.data.Dataset:
 def endless(data: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
     """Whole batches, epoch after epoch."""
     return data.filter(lambda _, y: tf.shape(y)[0] == batch_size).repeat()
+
+
+def make_batch(shape: Shape, rows: int, ids: str, seed: int) -> tuple[dict[str, Any], Any]:
+    """Features and label of one batch, as the loader gives them; some lists are empty."""
+    frame = shaped_clicks(shape, rows, np.random.default_rng(seed))
+    features: dict[str, Any] = {n: frame[n].to_numpy().reshape(-1, 1) for n in shape.numbers}
+    for name in shape.scalars:
+        features[name] = frame[name].to_numpy().astype(ids).reshape(-1, 1)
+    lengths = np.full((rows, 1), shape.length, ids)
+    lengths[::100] = 0
+    for name in shape.multi:
+        values = frame[name].explode(empty_as_null=False).to_numpy().reshape(rows, shape.length)
+        features[name] = (values[lengths[:, 0] > 0].astype(ids).reshape(-1, 1), lengths)
+    return features, frame["label"].to_numpy().reshape(-1, 1)
+
+
+def resident(shape: Shape, rows: int, ids: str, rank: int = 0) -> tf.data.Dataset:
+    """Four batches of so many rows on the GPU, if TensorFlow has one; other ones for each worker."""
+    with tf.device(device_of_training()):
+        return repeated(
+            [
+                tf.nest.map_structure(tf.convert_to_tensor, make_batch(shape, rows, ids, seed))
+                for seed in range(4 * rank, 4 * rank + 4)
+            ]
+        )
+
+
+def repeated(batches: list[Any]) -> tf.data.Dataset:
+    """Batches over and over: on a GPU without leaving it, on the CPU from TensorFlow's datasets."""
+    if device_of_training() == "/gpu:0":
+        return resident_on_device(batches)
+    datasets = map(tf.data.Dataset.from_tensors, batches)
+    return reduce(tf.data.Dataset.concatenate, datasets).repeat()
+
+
+def device_of_training() -> str:
+    """The device on which training runs."""
+    return "/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0"
+
+
+def resident_on_device(batches: list[Any]) -> tf.data.Dataset:
+    """Batches of one structure on a device, over and over, without leaving it.
+
+    They travel as the loader's do on a GPU: ids as floats, bit for bit, since TensorFlow moves
+    int32 through the host, and each batch is put together inside the function that uses it.
+    """
+    parts = [_carried(batch) for batch in batches]
+    streams = StreamRegistry(lambda: itertools.cycle(parts))
+    functions = GeneratorFunctions(streams, _Transport(batches[0]))
+    dataset = functions.dataset()
+    dataset.functions = functions  # which must outlive it
+    return dataset
+
+
+def _carried(batch: Any) -> list[tf.Tensor]:
+    return [tf.bitcast(part, carrier(part.dtype.name)) for part in tf.nest.flatten(batch)]
+
+
+class _Transport:
+    """Tensors that are on the device already; see `loader.tensorflow.tensors.Transport`."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._dtypes = [tensor.dtype for tensor in tf.nest.flatten(batch)]
+        self.device = device_of_training()
+        self.specs = [
+            tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype) for tensor in _carried(batch)
+        ]
+        self.element_spec = batch_spec(self.specs, self.to_batch)
+
+    def arrange(self, parts: Sequence[Any]) -> list[Any]:
+        """They come in the order of the specs."""
+        return list(parts)
+
+    def call(self, function: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Unlike `tf.numpy_function` this leaves tensors where they are."""
+        return tf.py_function(function, inputs, [spec.dtype for spec in self.specs])
+
+    def to_batch(self, parts: Any) -> Any:
+        """The columns in their own dtypes again."""
+        tensors = [tf.bitcast(*pair) for pair in zip(parts, self._dtypes, strict=True)]
+        return tf.nest.pack_sequence_as(self._batch, tensors)
+
+    def finish(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Nothing: batches are put together where they are used."""
+        return dataset

@@ -1,15 +1,17 @@
-"""`model.fit` as a contestant: the clock of its steps, and the count of rows it really trained on."""
+"""`model.fit` as a contestant: the clock of its steps, the count of rows it trained on, and its race."""
 
 from __future__ import annotations
 
 import gc
 import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from benchmarks.measure import Contestant, Taken
+from benchmarks.measure import Contestant, Taken, race
 
 
 class Clock(keras.callbacks.Callback):
@@ -59,18 +61,6 @@ class Clock(keras.callbacks.Callback):
         return int(tf.convert_to_tensor(loss.count.value))
 
 
-def row(racer: Contestant, base: Contestant, batch: int) -> dict[str, Any]:
-    """A line of a table of fits with batches of so many rows; ratios are to another one."""
-    return {
-        "": racer.name,
-        "ms a step": racer.seconds / (racer.amount / batch) * 1e3,
-        "samples/s": racer.rate,
-        "ratio": f"{racer.against(base).median:.2f}x",
-        "processor": f"{racer.against(base, 'processor').median:.2f}x",
-        "loss": f"{racer.loss:.4f}" if isinstance(racer, Fit) else "",
-    }
-
-
 class Fit(Contestant):
     """A compiled model that trains on some data, some steps at a time.
 
@@ -86,7 +76,8 @@ class Fit(Contestant):
 
     Attributes:
         model: the model.
-        loss: mean of the last run's.
+        first_loss: the mean of the steps before the first run.
+        loss: that of the last run.
     """
 
     def __init__(
@@ -103,7 +94,7 @@ class Fit(Contestant):
         super().__init__(name, self._run, batch * steps)
         self.model, self._data = model, data
         self._steps, self._first = steps, first
-        self.loss = self._fit(warm_up or first + steps)
+        self.first_loss = self.loss = self._fit(warm_up or first + steps)
 
     def release(self) -> None:
         """Give back the memory of model and data; there are no runs after this."""
@@ -121,3 +112,42 @@ class Fit(Contestant):
             self._data, steps_per_epoch=steps, callbacks=[*callbacks], verbose=0, shuffle=False
         )
         return float(history.history["loss"][0])
+
+
+def measure(racers: Iterable[Contestant], given: Namespace) -> Iterator[dict[str, Any]]:
+    """Lines of a table of fits; ratios are to the first.
+
+    On a CPU all take turns. A GPU's memory is too small for all: there one is measured and gives its
+    memory back before the next one is made.
+
+    Args:
+        racers: fits, and what else is compared with them; on a GPU made as they are taken.
+        given: the device, the rounds, and the rows of a batch.
+    """
+    on_gpu = given.device == "gpu"
+    groups = ([racer] for racer in racers) if on_gpu else [[*racers]]
+    first = None
+    for group in groups:
+        race(group, given.rounds)
+        for racer in group:
+            first = first or racer
+            yield _row(racer, first, given.batch)
+            if on_gpu and isinstance(racer, Fit):
+                racer.release()
+
+
+def _row(racer: Contestant, first: Contestant, batch: int) -> dict[str, Any]:
+    losses = {}
+    if isinstance(racer, Fit):
+        losses = {
+            "loss of the first steps": f"{racer.first_loss:.4f}",
+            "loss": f"{racer.loss:.4f}",
+        }
+    return {
+        "": racer.name,
+        "ms a step": racer.seconds / (racer.amount / batch) * 1e3,
+        "samples/s": racer.rate,
+        "ratio": f"{racer.against(first).median:.2f}x",
+        "processor": f"{racer.against(first, 'processor').median:.2f}x",
+        **losses,
+    }

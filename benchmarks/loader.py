@@ -3,6 +3,7 @@
     python -m benchmarks.loader [--rows 4000000] [--rounds 5] [--folder build/benchmarks]
     python -m benchmarks.loader --device gpu --rows 40000000 --rounds 1
     python -m benchmarks.loader --frameworks [--device gpu]
+    python -m benchmarks.loader --tfrecords --rows 200000
 
 The data is Criteo-like after preprocessing: 13 float32, 26 int32 and a label; on a GPU a second set
 has three columns of ten ids a row more. The limit is Polars, or cuDF, reading the files and doing
@@ -20,14 +21,19 @@ takes and adds up every column of every batch, as `model.fit` does with many ste
 `--frameworks` compares the loaders of numpy, PyTorch and JAX, as far as they are installed (`make
 test-frameworks` makes an environment), with that of Keras, in Python loops. On a GPU they share its
 memory if JAX takes what it needs alone: XLA_PYTHON_CLIENT_PREALLOCATE=false.
+
+`--tfrecords` converts records to parquet, `tf.train.Example`s of 40 features, some 600 bytes each. "Read"
+is TensorFlow reading the file, "decode" the same with `tf.io.parse_example` and a feature of one value for
+each column, which is the floor of any conversion by TensorFlow. A file of 20,000 records is read as often
+as needed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 import statistics
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -36,33 +42,26 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import tensorflow as tf
 
 import loader
-from benchmarks import data
+from benchmarks import data, feeds
 from benchmarks.data import CATS, CONTS
-from benchmarks.feeds import (
-    by_hand,
-    decode_and_gather,
-    decode_on_gpu,
-    decode_only,
-    make_prebatched,
-    make_tfrecord,
-    open_loader,
-    prebatched,
-    wait,
-    windowed,
-)
-from benchmarks.measure import Contestant, options, race, show, timed, use
-from loader import ArrayLoader, KerasSequenceLoader
+from benchmarks.measure import PEERS, Contestant, options, race, show, timed, use
+from loader import ArrayLoader, KerasSequenceLoader, convert_tfrecords_to_parquet
 
-LIMIT, FLOOR = "Polars decode only (limit)", "Polars decode and gather (floor of a shuffle)"
-GPU_LIMIT = "cuDF decode only (limit)"
-MERLIN = Path(".venv-nvtabular/bin/python")
 BATCH_SIZES = (65_536, 16_384)
-# The ways of reading: whether it is shuffled, and the rows of a batch.
-WAYS = [(shuffle, size) for shuffle in (False, True) for size in BATCH_SIZES]
+# The ways of reading, by their names: whether it is shuffled, and the rows of a batch.
+WAYS = {
+    f"{size:,}{', shuffled' if shuffle else ''}": (shuffle, size)
+    for shuffle in (False, True)
+    for size in BATCH_SIZES
+}
+OURS = KerasSequenceLoader.__name__
 Batches = Callable[[], Iterable[Any]]
+FEATURES = {name: tf.io.FixedLenFeature([], tf.float32) for name in CONTS}
+FEATURES |= {name: tf.io.FixedLenFeature([], tf.int64) for name in [*CATS, "label"]}
 
 
 class Epochs(Contestant):
@@ -122,37 +121,36 @@ def add_up(batches: Iterable[Any]) -> tuple[int, int, float]:
     return rows, ids, round(floats, 2)
 
 
-def ask(peer: subprocess.Popen[str], epoch: str, rows: int) -> int:
-    """Let a loader in another process pass over the data."""
+def ask(peer: subprocess.Popen[str], epoch: str) -> int:
+    """Let a loader in another process pass over the data; the rows, or 0 if it has ended."""
     print(epoch, file=peer.stdin, flush=True)
-    read = int(next(iter(peer.stdout or ()), 0))
-    if read != rows:
-        raise SystemExit(f"Expected {rows} rows of an epoch of {peer.args!r}. Received: {read}.")
-    return rows
+    return int(next(iter(peer.stdout or ()), 0))
 
 
 def on_cpu(
     folder: Path, files: list[Path], rows: int, merlin: subprocess.Popen[str] | None
 ) -> Iterator[Epochs]:
     """The contestants, what is compared side by side."""
-    yield iterated(LIMIT, partial(decode_only, files), rows)
-    yield iterated(FLOOR, partial(decode_and_gather, files), rows)
-    for shuffle, size in WAYS:
-        ours = open_loader(files, size, shuffle=shuffle, device="cpu")
-        yield iterated(label("KerasSequenceLoader", size, shuffle), ours.__iter__, rows)
+    yield iterated("Polars decode only (limit)", partial(feeds.decode_only, files), rows)
+    yield iterated(
+        "Polars decode and gather (floor of a shuffle)",
+        partial(feeds.decode_and_gather, files),
+        rows,
+    )
+    for way, (shuffle, size) in WAYS.items():
+        ours = feeds.open_loader(files, size, shuffle=shuffle, device="cpu")
+        yield iterated(f"{OURS} {way}", ours.__iter__, rows)
         if merlin is not None:
             epoch = f"{size} {'shuffled' if shuffle else 'ordered'}"
-            name = label("Merlin's dataloader 23.08", size, shuffle)
-            yield Epochs(name, partial(ask, merlin, epoch, rows), rows, is_elsewhere=True)
-        hand = partial(by_hand, files, size, shuffle=shuffle)
-        yield iterated(label("pyarrow by hand", size, shuffle), hand, rows)
-        records = prebatched(make_prebatched(folder, files, size), shuffle=shuffle)
-        yield iterated(label("TFRecord prebatched", size, shuffle), records.__iter__, rows)
-    sample, few = make_tfrecord(folder, files)
-    records = windowed(sample, BATCH_SIZES[1], epochs=1)
-    yield Epochs(
-        label("TFRecord windowed", BATCH_SIZES[1], True), partial(count_rows, records), few
-    )
+            name = f"Merlin's dataloader 23.08 {way}"
+            yield Epochs(name, partial(ask, merlin, epoch), rows, is_elsewhere=True)
+        hand = partial(feeds.by_hand, files, size, shuffle=shuffle)
+        yield iterated(f"pyarrow by hand {way}", hand, rows)
+        records = feeds.prebatched(feeds.make_prebatched(folder, files, size), shuffle=shuffle)
+        yield iterated(f"TFRecord prebatched {way}", records.__iter__, rows)
+    sample, few = feeds.make_tfrecord(folder, files)
+    records = feeds.windowed(sample, size, epochs=1)  # in the last way
+    yield Epochs(f"TFRecord windowed {way}", partial(count_rows, records), few)
 
 
 def in_frameworks(files: list[Path], rows: int, device: str) -> Iterator[Epochs]:
@@ -161,20 +159,47 @@ def in_frameworks(files: list[Path], rows: int, device: str) -> Iterator[Epochs]
     kinds: list[Any] = [KerasSequenceLoader, ArrayLoader]
     kinds += [loader.TorchLoader] if find_spec("torch") else []
     kinds += [loader.JaxLoader] if find_spec("jax") else []
-    for shuffle, size in WAYS:
+    for way, (shuffle, size) in WAYS.items():
         for kind in kinds:
-            ours = open_loader(files, size, kind=kind, shuffle=shuffle, device=where)
-            yield iterated(label(kind.__name__, size, shuffle), ours.__iter__, rows)
+            ours = feeds.open_loader(files, size, kind=kind, shuffle=shuffle, device=where)
+            yield iterated(f"{kind.__name__} {way}", ours.__iter__, rows)
 
 
 def on_gpu(files: list[Path], rows: int, *, lists: bool) -> Iterator[Epochs]:
     """The contestants on a GPU."""
-    yield Epochs(GPU_LIMIT, partial(decode_on_gpu, files), rows)
-    for shuffle, size in WAYS:
+    yield Epochs("cuDF decode only (limit)", partial(feeds.decode_on_gpu, files), rows)
+    for way, (shuffle, size) in WAYS.items():
         if shuffle or not lists:
-            batches = open_loader(files, size, lists=lists, shuffle=shuffle)
-            yield Epochs(label("compiled loop", size, shuffle), compiled_loop(batches, rows), rows)
-            yield Epochs(label("Python loop", size, shuffle), partial(count_rows, batches), rows)
+            batches = feeds.open_loader(files, size, lists=lists, shuffle=shuffle)
+            yield Epochs(f"compiled loop {way}", compiled_loop(batches, rows), rows)
+            yield Epochs(f"Python loop {way}", partial(count_rows, batches), rows)
+
+
+def conversions(folder: Path, files: list[Path], rows: int) -> Iterator[Epochs]:
+    """Conversions of TFRecord, after decoding and reading alone."""
+    sample, few = feeds.make_tfrecord(folder, files)
+    records = [str(sample)] * max(rows // few, 1)
+
+    def raw() -> tf.data.Dataset:
+        return tf.data.TFRecordDataset(records).batch(8192)
+
+    def decode() -> int:
+        batches = raw().prefetch(1)
+        return sum(len(tf.io.parse_example(batch, FEATURES)["label"]) for batch in batches)
+
+    def convert(features: Any = None) -> int:
+        with tempfile.TemporaryDirectory(dir=folder) as out:
+            made = convert_tfrecords_to_parquet(records, f"{out}/parquet", features)
+            return sum(pq.read_metadata(file).num_rows for file in made)
+
+    works: dict[str, Callable[[], int]] = {
+        "decode": decode,
+        "read": lambda: sum(map(len, raw())),
+        "convert": convert,
+        "convert, features described": partial(convert, FEATURES),
+    }
+    for name, work in works.items():
+        yield Epochs(name, work, few * len(records))
 
 
 def compiled_loop(batches: Any, rows: int) -> Callable[[], int]:
@@ -201,18 +226,13 @@ def _as_float(tensor: tf.Tensor) -> tf.Tensor:
     return tensor if tensor.dtype == tf.float32 else tf.bitcast(tensor, tf.float32)
 
 
-def label(name: str, batch_size: int, shuffle: bool) -> str:
-    """The name of a contestant in the table."""
-    return f"{name} {batch_size:,}{', shuffled' if shuffle else ''}"
-
-
 def first_batch_ms(files: list[Path], batch_size: int, rounds: int) -> float:
     """Median milliseconds until an epoch's first batch is there."""
-    batches = open_loader(files, batch_size)
+    batches = feeds.open_loader(files, batch_size)
 
     def first() -> None:
         _, y = next(iter(batches))
-        wait(y)
+        feeds.wait(y)
 
     return statistics.median([timed(first, 1).seconds for _ in range(rounds + 1)][1:]) * 1e3
 
@@ -223,31 +243,25 @@ def print_race(title: str, racers: list[Epochs], rounds: int) -> None:
     if len({*totals.values()}) > 1:
         raise SystemExit(f"Expected the same rows, ids and floats of all. Received: {totals}.")
     race(racers, rounds)
-    of_keras = {way(racer): racer for racer in racers if racer.name.startswith("Keras")}
+    keras = [racer for racer in racers if racer.name.startswith(OURS)]
     rows = []
     for racer in racers:
-        row = {"": racer.name, "M rows/s": racer.rate / 1e6}
-        for what, base in {
-            "of the first": racers[0],
-            "of Keras'": of_keras.get(way(racer)),
-        }.items():
-            row[what] = racer.against(base) if base else ""
-            row[f"{what}, processor"] = (
-                racer.against(base, "processor") if base and not racer.is_elsewhere else ""
-            )
+        same_way = (k for k in keras if racer.name.endswith(k.name.removeprefix(OURS)))
+        row: dict[str, Any] = {"": racer.name, "M rows/s": racer.rate / 1e6}
+        for what, base in {"of the first": racers[0], "of Keras'": next(same_way, None)}.items():
+            row |= {what: "", f"{what}, processor": ""}
+            if base:
+                row[what] = racer.against(base)
+            if base and not racer.is_elsewhere:
+                row[f"{what}, processor"] = racer.against(base, "processor")
         rows.append(row)
     show(f"{title}, median of {rounds} rounds", rows)
 
 
-def way(racer: Contestant) -> str:
-    """The end of its name: the size of a batch, and whether it is shuffled."""
-    return "".join(re.findall(r" ([\d,]+(?:, shuffled)?)$", racer.name))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = options(__doc__, devices=True, files=True, rows=4_000_000, rounds=5)
-    parser.add_argument("--frameworks", action="store_true")
+    counts = {"rows": 4_000_000, "rounds": 5}
+    parser = options(__doc__, devices=True, files=True, **counts, frameworks=False, tfrecords=False)
     parsed = parser.parse_args(arguments)
     use(parsed.device)
     rows, rounds = parsed.rows, parsed.rounds
@@ -255,11 +269,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title = f"{rows:,} rows"
     if parsed.frameworks:
         print_race(title, [*in_frameworks(files, rows, parsed.device)], rounds)
+    elif parsed.tfrecords:
+        print_race(title, [*conversions(parsed.folder, files, rows)], rounds)
     elif parsed.device == "cpu":
-        pipe, script = subprocess.PIPE, Path("benchmarks/peers/merlin_loader.py")
+        pipe = subprocess.PIPE
         with (
-            subprocess.Popen([MERLIN, script, *files], stdin=pipe, stdout=pipe, text=True)
-            if MERLIN.exists()
+            subprocess.Popen([*PEERS, "loader", *files], stdin=pipe, stdout=pipe, text=True)
+            if PEERS[0].exists()
             else contextlib.nullcontext()
         ) as merlin:
             print_race(title, [*on_cpu(parsed.folder, files, rows, merlin)], rounds)

@@ -7,9 +7,7 @@ import gc
 import multiprocessing
 import os
 import re
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +19,15 @@ from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import psutil
+
 from benchmarks.charts import chart, table_of
 
 T = TypeVar("T")
 # The charts of the tables that commands print.
 CHARTS = Path(__file__).parents[1] / "build" / "benchmarks"
+# What other projects do, in an environment of their own.
+PEERS = (Path(".venv-nvtabular/bin/python"), "-P", Path(__file__).with_name("peers.py"))
 _LONGEST_NAME = 80
 
 
@@ -46,22 +48,10 @@ class Taken:
 
 def timed(work: Callable[[], Any], amount: int | None = None) -> Taken:
     """Measure some work, which returns its amount unless that is given."""
-    start, processor = time.perf_counter(), time.process_time()
+    processor, start = time.process_time(), time.perf_counter()
     made = work()
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     return Taken(seconds, processor, made if amount is None else amount)
-
-
-def run_program(arguments: Sequence[str]) -> Taken:
-    """A Python program, from its start to its end."""
-
-    def spent() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    before, start = spent(), time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-    return Taken(time.perf_counter() - start, spent() - before, 1)
 
 
 @dataclass
@@ -243,9 +233,7 @@ def least(*works: Callable[[], object], repeats: int, seconds: float) -> list[fl
             gc.collect()
             gc.disable()
             try:
-                start = time.process_time()
-                work()
-                rounds[-1].append(time.process_time() - start)
+                rounds[-1].append(timed(work, 1).processor)
             finally:
                 gc.enable()
     return [min(costs) for costs in zip(*rounds, strict=True)]
@@ -268,20 +256,12 @@ def peak_memory() -> Iterator[list[float]]:
 
 def children_seconds() -> float:
     """The processor time of all processes that this one has started, and of theirs."""
-    parents, ticks = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It may have ended since.
-            # After the name, which may hold anything: state, parent, ..., user and system time.
-            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-            process = int(folder.name)
-            parents[process] = int(fields[1])
-            ticks[process] = int(fields[11]) + int(fields[12])
-
-    def is_own(process: int) -> bool:
-        parent = parents.get(process, 0)
-        return parent == os.getpid() or (parent != 0 and is_own(parent))
-
-    return sum(ticks[each] for each in ticks if is_own(each)) / os.sysconf("SC_CLK_TCK")
+    seconds = 0.0
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # It may have ended since.
+            times = child.cpu_times()
+            seconds += times.user + times.system
+    return seconds
 
 
 def options(
@@ -293,7 +273,8 @@ def options(
         doc: the module's docstring.
         devices: whether it has `--device`.
         files: whether it has `--folder`, for the rows that it makes.
-        **defaults: name -> value of options; their types follow from the values.
+        **defaults: name -> value of options; their types follow from the values. A tuple has any number
+            of values, and False is a switch.
     """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -303,8 +284,12 @@ def options(
     if files:
         defaults["folder"] = Path("build/benchmarks")
     for name, value in defaults.items():
-        kind = type(value)
-        parser.add_argument(f"--{name}", type=kind, default=value, help=f"default: {value}")
+        if value is False:
+            parser.add_argument(f"--{name}", action="store_true")
+            continue
+        kind, count = (type(value[0]), "+") if isinstance(value, tuple) else (type(value), None)
+        said = f"default: {value}"
+        parser.add_argument(f"--{name}", type=kind, nargs=count, default=value, help=said)
     return parser
 
 

@@ -186,6 +186,10 @@ def our_wide_and_deep(shape: Shape, ids: str, shard: str | None = None) -> keras
     )
 
 
+# The shape of each network, and what builds it with our layers.
+NETWORKS = {"mlp": (CRITEO, our_mlp), "wide": (WIDE_AND_DEEP, our_wide_and_deep)}
+
+
 class SparseLookup(keras.layers.Layer):
     """A list as `DenseFeatures` of feature columns took it: a sparse tensor, looked up."""
 

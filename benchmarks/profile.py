@@ -22,11 +22,11 @@ from typing import Any
 import polars as pl
 import tensorflow as tf
 
-from benchmarks import data, models, resident
-from benchmarks.feeds import open_loader
+from benchmarks import data
+from benchmarks.feeds import open_loader, resident
 from benchmarks.fitting import Clock
 from benchmarks.measure import options, show, use
-from benchmarks.models import CRITEO, OPTIMIZERS, WIDE_AND_DEEP, Way
+from benchmarks.models import NETWORKS, OPTIMIZERS, Way
 
 # Of an event of the device or the host; its operation where that is known, and the bytes of a copy.
 EVENT = {
@@ -38,10 +38,6 @@ EVENT = {
     "size": pl.Int64,
 }
 LINES = 24
-MODELS = {
-    "mlp": (models.our_mlp, CRITEO, 65_536),
-    "wide": (models.our_wide_and_deep, WIDE_AND_DEEP, 131_072),
-}
 IS_COPY = pl.col("name").str.contains("^(Memcpy|Memset)")
 SHORT = pl.col("op").str.extract("((?:[^/]*/){0,2}[^/]*)$")
 # When all earlier events have ended.
@@ -153,16 +149,15 @@ class Observed(Clock):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time and trace a fit; the loader begins an epoch for it."""
-    parser = options(__doc__, devices=True, files=True, rows=16_000_000, steps=96, together=32)
-    parser.add_argument("--model", choices=MODELS, default="mlp")
-    parser.add_argument("--precision", default="bfloat16")
+    counts = {"rows": 16_000_000, "steps": 96, "together": 32}
+    parser = options(__doc__, devices=True, files=True, **counts, precision="bfloat16", feed=False)
+    parser.add_argument("--model", choices=NETWORKS, default="mlp")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--feed", action="store_true", help="by the loader, from parquet")
+    parser.add_argument("--batch", type=int, help="default: 65,536, for wide 131,072")
     parsed = parser.parse_args(arguments)
     use(parsed.device)
-    build, shape, batch = MODELS[parsed.model]
-    batch = parsed.batch or batch
+    shape, build = NETWORKS[parsed.model]
+    batch = parsed.batch or (65_536 if parsed.model == "mlp" else 131_072)
     together, ids = parsed.together, "int32" if parsed.feed else "int64"
     split = {"precision": parsed.precision, "steps_per_execution": together}
     model = Way("", build, partial(OPTIMIZERS[parsed.optimizer], 0.01), split).model(shape, ids)
@@ -170,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         files = data.clicks(parsed.folder, parsed.rows, device=parsed.device)
         batches = open_loader(files, batch, drop_last=True)
     else:
-        batches = resident.repeated(resident.batches(shape, batch, ids))
+        batches = resident(shape, batch, ids)
     steps = parsed.steps // together * together
     observed = Observed(together, together + steps)
     fit = partial(model.fit, batches, verbose=0, shuffle=False)

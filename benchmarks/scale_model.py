@@ -11,6 +11,7 @@ exponential distribution. docs/scale.md names all assumptions. `--check` prints 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -141,13 +142,12 @@ class Need:
 
     def row(self) -> dict[str, Any]:
         """A line of the table."""
-        hours = 24 if self.hours is None else self.hours
         return {
             "": self.stage,
             "machines": f"{self.count} {self.machine}",
             "USD/h": f"{self.usd:.2f}",
-            "hours": "all" if self.hours is None else f"{hours:.1f}",
-            "USD/day": f"{self.usd * hours:,.0f}",
+            "hours": "all" if self.hours is None else f"{self.hours:.1f}",
+            "USD/day": f"{self.usd * (self.hours or 24):,.0f}",
             "grows first against": self.limit,
         }
 
@@ -262,9 +262,8 @@ def _training(work: Work, rows: float, figures: Mapping[str, float], machine: Ma
         gpus = count * machine.gpus
         hours = rows / (gpus * BATCH) * step_seconds(alone, gpus) / 3600
         if hours <= work.hours:
-            limit = "memory of the GPUs, for tables and optimizer state"
-            if count > first:
-                limit = "time of a step, of which the network is a part"
+            memory = "memory of the GPUs, for tables and optimizer state"
+            limit = memory if count == first else "time of a step, of which the network is a part"
             return Need("training on a day", "gpu", count, count * machine.usd, hours, limit)
     raise SystemExit(
         f"Expected a day that {MOST_HOSTS:,} hosts can train on in {work.hours} hours. "
@@ -273,19 +272,15 @@ def _training(work: Work, rows: float, figures: Mapping[str, float], machine: Ma
 
 
 def _serving(work: Work, figures: Mapping[str, float], machines: Mapping[str, Machine]) -> Need:
-    # The smaller one first.
-    limits = {
-        "cpu": "processors",
-        "memory": "memory of a server, which holds the tables whole",
-    }
-    most = {kind: machines[kind].memory / 1.2 for kind in limits}
-    kind = next((kind for kind in limits if work.table_bytes <= most[kind]), None)
-    if kind is None:
-        raise SystemExit(
-            f"Expected tables of at most {max(most.values()):.3g} bytes, since each server holds them "
-            f"whole. Received: {work.table_bytes:.3g}. Hash or prune the tables for serving."
-        )
+    kind, limit = "cpu", "processors"
+    if work.table_bytes > machines[kind].memory / 1.2:
+        kind, limit = "memory", "memory of a server, which holds the tables whole"
     machine = machines[kind]
+    if work.table_bytes > machine.memory / 1.2:
+        raise SystemExit(
+            f"Expected tables of at most {machine.memory / 1.2:.3g} bytes, since each server holds "
+            f"them whole. Received: {work.table_bytes:.3g}. Hash or prune the tables for serving."
+        )
     service, alone = figures["server us"] / 1e3, figures["one request ms"]
     if alone > work.p99_ms:
         raise SystemExit(
@@ -297,7 +292,7 @@ def _serving(work: Work, figures: Mapping[str, float], machines: Mapping[str, Ma
     while p99_ms(count * machine.cores, work.requests, service, alone) > work.p99_ms:
         count += 1
     count += 1  # one may fail
-    return Need("serving", kind, count, count * machine.usd, None, limits[kind])
+    return Need("serving", kind, count, count * machine.usd, None, limit)
 
 
 def checks(figures: Mapping[str, float], runs: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -317,25 +312,13 @@ def checks(figures: Mapping[str, float], runs: Mapping[str, float]) -> list[dict
         (f"all-to-all of {size / 1e6:.0f} MB, ms", fitted(ALL_TO_ALL).seconds(size) * 1e3, s * 1e3)
         for size, s in ALL_TO_ALL.items()
     ]
-    rows += [(name, work_of(name), measured) for name, measured in runs.items()]
+    for name, measured in runs.items():  # such as "work of 4 servers", as a multiple of that of one
+        further = int(name.split()[2]) - 1
+        rows.append((name, 1 + further * FURTHER_WORKER if "Dask" in name else 1.0, measured))
     return [
         {"": name, "model": model, "measured": measured, "model / measured": model / measured}
         for name, model, measured in rows
     ]
-
-
-def work_of(name: str) -> float:
-    """Predicted work of several processes, as a multiple of that of one.
-
-    Args:
-        name: such as "work of 4 servers".
-
-    Example:
-        >>> work_of("work of 4 servers")
-        1.0
-    """
-    count = int(name.split()[2])
-    return 1 + (count - 1) * FURTHER_WORKER if "Dask" in name else 1.0
 
 
 def read_runs(page: str) -> dict[str, float]:
@@ -352,14 +335,13 @@ def read_runs(page: str) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of machines, or the checks."""
-    parser = options(__doc__)
+    parser = options(__doc__, check=False)
     names = vars(Work())
     for name, default in names.items():
         option = "rows-of-history" if name == "history_rows" else name.replace("_", "-")
         parser.add_argument(f"--{option}", dest=name, type=_positive, default=default)
     for kind, machine in MACHINES.items():
         parser.add_argument(f"--{kind}-usd", type=_positive, default=machine.usd, help="an hour")
-    parser.add_argument("--check", action="store_true", help="print the model beside runs")
     parsed = parser.parse_args(arguments)
     figures = read_figures((PAGES / "benchmarks.md").read_text())
     if parsed.check:
@@ -374,13 +356,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a positive number. Received: {text}.")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 < (value := float(text)) < math.inf:
+            return value
+    raise argparse.ArgumentTypeError(f"expected a positive number. Received: {text}.")
 
 
 if __name__ == "__main__":

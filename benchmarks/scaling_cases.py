@@ -107,107 +107,86 @@ def values_of(kind: str, chosen: Array, rng: np.random.Generator) -> pl.Series:
         "flag": lambda: rng.random(size) < 0.5,
         "time": lambda: pl.Series(rng.integers(0, 2**50, size)).cast(pl.Datetime("us")),
         "whole": lambda: rng.integers(1, 1_000, size),
-        "number": lambda: _with_nulls(rng.normal(50, 20, size), rng),
+        "number": lambda: pl.Series(rng.normal(50, 20, size)).set(
+            pl.Series(rng.random(size) < 0.05), None
+        ),
     }
     return pl.Series(makers[kind]())
-
-
-def _with_nulls(values: Array, rng: np.random.Generator) -> pl.Series:
-    there = pl.Series(rng.random(len(values)) >= 0.05)
-    return pl.select(pl.when(there).then(pl.Series(values))).to_series()
 
 
 def _keys(table: int, kind: str = "id") -> pl.Series:
     return values_of(kind, np.arange(table), np.random.default_rng(0))
 
 
-def _on_a(operator: Any) -> Make:
-    return lambda _: ["a"] >> operator
+def _on_a(operator: Any, columns: Mapping[str, str] | str, label: str = "", **more: Any) -> Case:
+    """An operator on "a", of a kind and in any form, or of some columns, each one value a row."""
+    make = lambda _: ["a"] >> operator  # noqa: E731
+    if isinstance(columns, str):
+        columns, more = {"a": columns}, more | {"lists": ("a",)}
+    return Case(type(operator).__name__, make, columns, label, **more)
 
 
 def _operators() -> list[Case]:
-    number, whole, ids, texts, times = (
-        {"a": kind} for kind in ("number", "whole", "id", "text", "time")
-    )
-    rated, pairs, mixed = (
-        {"a": "id", "rating": "number"},
-        {"a": "id", "b": "id"},
-        {"a": "id", "b": "whole"},
-    )
-    a, pair, category = ("a",), [["a", "b"]], ops.Categorify
-    # Of a column of any form, which is all that they take.
-    alone = [
-        (ops.AddMetadata(tags=["x"]), number, ""),
-        (ops.AddProperties({"x": 1}), number, ""),
-        (ops.AddTags(["x"]), number, ""),
-        (ops.TagAsItemFeatures(), ids, ""),
-        (ops.TagAsItemID(), ids, ""),
-        (ops.TagAsUserFeatures(), ids, ""),
-        (ops.TagAsUserID(), ids, ""),
-        (ops.Clip(10, 90), number, ""),
-        (ops.DataStats(), number, "floats"),
-        (ops.DatePart(["year", "month", "hour"]), times, ""),
-        (ops.DropLowCardinality(2), whole, ""),
-        (ops.FillMedian(), number, ""),
-        (ops.FillMissing(0), number, ""),
-        (ops.HashBucket(1_000), ids, "integers"),
-        (ops.HashBucket(1_000), texts, "strings"),
-        (ops.HashBucket(1_000, hash="farmhash"), texts, "farmhash"),
-        (ops.LambdaOp(lambda c: (c > 3).cast("float32") * c), number, ""),
-        (ops.LogOp(), number, ""),
-        (ops.Normalize(), number, ""),
-        (ops.NormalizeMinMax(), number, ""),
-        (ops.ReduceDtypeSize(), whole, ""),
-        (ops.Rename(postfix="_x"), number, ""),
-    ]
-    of_tables = [
-        (category(), ids, "integers"),
-        (category(), texts, "strings"),
-        (category(num_buckets=100), texts, "buckets"),
-        (ops.DataStats(), ids, "integers"),
-    ]
-    of_lists = [
-        (ops.ListSlice(5), ""),
-        (ops.ListSlice(-10, pad=True), "padded"),
-        (ops.ValueCount(), ""),
-    ]
+    rated, pairs = {"a": "id", "rating": "number"}, {"a": "id", "b": "id"}
+    mixed, pair, category = {"a": "id", "b": "whole"}, [["a", "b"]], ops.Categorify
     by_user = ops.Groupby("a", aggs={"rating": ["list", "mean"]})
     described = ops.JoinGroupby(["rating"], stats=["count", "mean", "std", "max"])
     encoding = ops.TargetEncoding("rating")
+    lag = ["rating"] >> ops.DifferenceLag("a")
+    some = {"a": "number"}
+    sets: dict[str, Any] = {"table": True, "lists": ("a",)}
     return [
-        *(Case(_name(op), _on_a(op), kind, label, a) for op, kind, label in alone),
-        *(Case(_name(op), _on_a(op), kind, label, a, table=True) for op, kind, label in of_tables),
-        *(Case(_name(op), _on_a(op), number, label, a, only_lists=True) for op, label in of_lists),
-        Case("Bucketize", lambda n: ["a"] >> ops.Bucketize(_edges(n)), number, "", a, table=True),
+        _on_a(ops.AddMetadata(tags=["x"]), "number"),
+        _on_a(ops.AddProperties({"x": 1}), "number"),
+        _on_a(ops.AddTags(["x"]), "number"),
+        _on_a(ops.TagAsItemFeatures(), "id"),
+        _on_a(ops.TagAsItemID(), "id"),
+        _on_a(ops.TagAsUserFeatures(), "id"),
+        _on_a(ops.TagAsUserID(), "id"),
+        _on_a(ops.Clip(10, 90), "number"),
+        _on_a(ops.DataStats(), "number", "floats"),
+        _on_a(ops.DatePart(["year", "month", "hour"]), "time"),
+        _on_a(ops.DropLowCardinality(2), "whole"),
+        _on_a(ops.FillMedian(), "number"),
+        _on_a(ops.FillMissing(0), "number"),
+        _on_a(ops.HashBucket(1_000), "id", "integers"),
+        _on_a(ops.HashBucket(1_000), "text", "strings"),
+        _on_a(ops.HashBucket(1_000, hash="farmhash"), "text", "farmhash"),
+        _on_a(ops.LambdaOp(lambda c: (c > 3).cast("float32") * c), "number"),
+        _on_a(ops.LogOp(), "number"),
+        _on_a(ops.Normalize(), "number"),
+        _on_a(ops.NormalizeMinMax(), "number"),
+        _on_a(ops.ReduceDtypeSize(), "whole"),
+        _on_a(ops.Rename(postfix="_x"), "number"),
+        _on_a(category(), "id", "integers", table=True),
+        _on_a(category(), "text", "strings", table=True),
+        _on_a(category(num_buckets=100), "text", "buckets", table=True),
+        _on_a(ops.DataStats(), "id", "integers", table=True),
+        _on_a(ops.ListSlice(5), "number", only_lists=True),
+        _on_a(ops.ListSlice(-10, pad=True), "number", "padded", only_lists=True),
+        _on_a(ops.ValueCount(), "number", only_lists=True),
+        Case("Bucketize", lambda n: ["a"] >> ops.Bucketize(_edges(n).tolist()), some, **sets),
         Case("Categorify", lambda _: pair >> category(), pairs, "joint", ("a", "b")),
         Case("Categorify", lambda _: pair >> category(encode_type="combo"), mixed, "combo"),
         Case("ColumnSimilarity", _similarity, pairs, table=True),
-        Case("DifferenceLag", _lag, rated, table=True, row_by_row=False),
-        Case("Dropna", _on_a(ops.Dropna()), number, row_by_row=False),
-        Case("Filter", _on_a(ops.Filter(lambda df: df["a"] > 50)), number, row_by_row=False),
+        Case("DifferenceLag", lambda _: lag, rated, table=True, row_by_row=False),
+        _on_a(ops.Dropna(), some, row_by_row=False),
+        _on_a(ops.Filter(lambda df: df["a"] > 50), some, row_by_row=False),
         Case("Groupby", lambda _: [*rated] >> by_user, rated, table=True, row_by_row=False),
         Case("HashedCross", lambda _: pair >> ops.HashedCross(1_000), mixed),
-        Case("JoinExternal", _join("id"), ids, "integers", a, table=True),
-        Case("JoinExternal", _join("text"), texts, "strings", a, table=True),
-        Case("JoinExternal", _join_lists, ids, "lists in the table", table=True),
-        Case("JoinGroupby", _on_a(described), rated, table=True),
-        Case("PretrainedVectors", _vectors, ids, "integers", table=True),
-        Case("TargetEncoding", _on_a(encoding), rated, table=True),
+        Case("JoinExternal", _join("id"), {"a": "id"}, "integers", **sets),
+        Case("JoinExternal", _join("text"), {"a": "text"}, "strings", **sets),
+        Case("JoinExternal", _join_lists, {"a": "id"}, "lists in the table", table=True),
+        _on_a(described, rated, table=True),
+        Case("PretrainedVectors", _vectors, {"a": "id"}, "integers", table=True),
+        _on_a(encoding, rated, table=True),
         Case("TargetEncoding", lambda _: pair >> encoding, rated | mixed, "groups"),
     ]
-
-
-def _name(operator: Any) -> str:
-    return type(operator).__name__
 
 
 def _similarity(n: int) -> Graph:
     features = {"id": _keys(n), "feature": np.arange(n) % 1_000}
     return [["a", "b"]] >> ops.ColumnSimilarity(features)
-
-
-def _lag(_: int) -> Graph:
-    return ["rating"] >> ops.DifferenceLag("a")
 
 
 def _join_lists(n: int) -> Graph:
@@ -229,8 +208,8 @@ def _vectors(n: int) -> Graph:
     return ["a"] >> ops.PretrainedVectors(np.zeros((n, 8), np.float32), ids=_keys(n))
 
 
-def _edges(count: int) -> list[float]:
-    return np.linspace(-50, 150, count).tolist()
+def _edges(count: int) -> Array:
+    return np.linspace(-50, 150, count)
 
 
 # The kinds of columns, by the first type of these that a verb takes.
@@ -255,7 +234,7 @@ def _verb(name: str, table: int) -> Callable[[Expression], Expression]:
     made: dict[str, Callable[[], Column]] = {
         "keys": lambda: Column(_keys(table).to_numpy()),
         "table": lambda: Column(np.arange(table) / 7),
-        "boundaries": lambda: Column(np.linspace(-50, 150, table)),
+        "boundaries": lambda: Column(_edges(table)),
     }
     row = VERBS[name]
     parameters = {**row.examples[0], **{each: made[each]() for each in row.tables}}

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measure import in_child, least, options, show
-from benchmarks.scaling_costs import MOST_EXPONENT, exponent_of
+from benchmarks.scaling import MOST_EXPONENT, exponent_of
 from workflow import Workflow, ops
 from workflow.graph.node import ConcatNode, Node
 

@@ -21,27 +21,31 @@ answers, with the processor time of this process; see `benchmarks/serving_graphs
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import statistics
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from operator import truediv
 from pathlib import Path
 from typing import Any
 
 import grpc
-from tritonclient.grpc import service_pb2
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
 
-from benchmarks.measure import in_child, options, show
-from benchmarks.serving_graphs import measure_graphs, session_of, tensors_of
-from benchmarks.serving_load import METHOD, load, write_floor
-from exporter import ServingOptions, export_tensorflow_ensemble
+from benchmarks.data import SERVED
+from benchmarks.measure import children_seconds, in_child, options, show, timed
+from benchmarks.serving_graphs import measure_graphs, session_of
 from exporter.plan.runtime import RUNTIMES
 from serving import EnsembleClient, TritonServer
+from serving.connection.grpc_messages import infer_request
+from serving.connection.tensors import encode_tensors
+from serving.exchange import to_requests
 
 SIZES = (1, 64, 1024, 16384)
 CLIENTS = 32
@@ -49,6 +53,33 @@ ROUNDS = 5
 # An empty step for each Python step of a runtime, as a copy of another runtime's configs.
 FLOORS = {"two empty Python steps": "tensorflow", "one empty Python step": "fused_onnx"}
 HERE = [name for name, kind in RUNTIMES.items() if kind.is_served]
+METHOD = "/inference.GRPCInferenceService/ModelInfer"
+# Reads what it is sent, as any model must, and answers with zeros.
+MODEL = """
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        self.answer = {}
+        for tensor in config["output"]:
+            width = abs(int(tensor["dims"][0]))
+            dtype = pb_utils.triton_string_to_numpy(tensor["data_type"])
+            self.answer[tensor["name"]] = np.zeros((1, width), dtype)
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            for tensor in request.inputs():
+                tensor.as_numpy()
+            tensors = [pb_utils.Tensor(*item) for item in self.answer.items()]
+            responses.append(pb_utils.InferenceResponse(tensors))
+        return responses
+"""
 Call = Callable[[], Any]
 Row = dict[Any, Any]
 Key = tuple[str, int]
@@ -60,44 +91,59 @@ def times_ms(call: Call, seconds: float) -> list[float]:
     times: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 2:
-        start = time.perf_counter()
-        call()
-        times.append((time.perf_counter() - start) * 1e3)
+        times.append(timed(call, 1).seconds * 1e3)
     return times
 
 
 def request_of(model: str, tensors: dict[str, Any]) -> bytes:
-    """A request as gRPC sends it. Its tensors are numbers."""
-    request = service_pb2.ModelInferRequest(model_name=model)
-    for name, tensor in tensors.items():
-        kind = {"i": "INT", "f": "FP"}[tensor.dtype.kind] + str(8 * tensor.dtype.itemsize)
-        request.inputs.add(name=name, datatype=kind, shape=tensor.shape)
-        request.raw_input_contents.append(tensor.tobytes())
-    return request.SerializeToString()
+    """A request as gRPC sends it."""
+    request: bytes = infer_request(model, "", encode_tensors(tensors)).SerializeToString()
+    return request
 
 
 def export(name: str, folder: Path, runtimes: Iterable[str]) -> Any:
     """Write the ensembles of a pipeline, each named by its runtime; rows for requests."""
-    from benchmarks.pipelines import SERVED  # noqa: PLC0415 - TensorFlow, in a child
-
     pipeline = SERVED[name](SIZES[-1])
     for runtime in runtimes:
-        export_tensorflow_ensemble(
-            pipeline.model,
-            pipeline.workflow,
-            runtime,
-            folder,
-            pipeline.labels,
-            serving=ServingOptions(runtime=runtime, max_batch_size=SIZES[-1]),
-        )
+        pipeline.export(runtime, folder, runtime, SIZES[-1])
     return pipeline.rows
 
 
 def feeds_of(url: str, rows: Any) -> dict[int, dict[str, Any]]:
     """The tensors of requests, by their rows."""
     with EnsembleClient(url, "fused_onnx") as client:
-        columns = client.contract.inputs
-    return {size: tensors_of(columns, rows.head(size)) for size in SIZES}
+        requests = {size: to_requests(client.contract, rows.head(size)) for size in SIZES}
+    return {size: tensors for size, (tensors,) in requests.items()}
+
+
+def write_floor(repository: Path, name: str, floor: str) -> None:
+    """Copy the configs of what was exported, for requests of one row, with Python models that do nothing.
+
+    Args:
+        repository: the model repository.
+        name: an ensemble, or a fused model.
+        floor: the name of the copy.
+    """
+    for suffix in ("_nvt", "_tf", ""):
+        file = repository / f"{name}{suffix}" / "config.pbtxt"
+        if not file.exists():  # a fused model has no steps
+            continue
+        config = model_config_pb2.ModelConfig()
+        text_format.Parse(file.read_text(), config)
+        config.name = f"{floor}{suffix}"
+        config.ClearField("model_warmup")
+        for step in config.ensemble_scheduling.step:
+            step.model_name = floor + step.model_name.removeprefix(name)
+        for group in config.instance_group:
+            group.name = config.name
+            group.kind = model_config_pb2.ModelInstanceGroup.KIND_CPU
+        version = repository / config.name / "1"
+        version.mkdir(parents=True)
+        if not config.ensemble_scheduling.step:
+            config.ClearField("platform")
+            config.backend = "python"
+            (version / "model.py").write_text(MODEL)
+        (version.parent / "config.pbtxt").write_text(text_format.MessageToString(config))
 
 
 def measure(name: str, seconds: float) -> list[Row]:
@@ -116,6 +162,45 @@ def measure(name: str, seconds: float) -> list[Row]:
             here = "onnxruntime in process"
             own: dict[Key, Call] = {(here, n): partial(run, None, f) for n, f in feeds.items()}
             return ask(server.grpc_url, requests, own, seconds)
+
+
+def load(urls: Sequence[str], request: bytes, clients: int, seconds: float) -> dict[str, float]:
+    """Requests answered in a second, and the microseconds of processor time that one takes.
+
+    All clients run in this thread and send bytes that were made once, since what they take of
+    the processor is missing to a server on the same machine.
+
+    Args:
+        urls: gRPC addresses of servers that this process has started.
+        request: what each client sends, again and again.
+        clients: how many send at once, to all servers together.
+        seconds: for how long.
+    """
+    server, own = children_seconds(), time.process_time()
+    start = time.perf_counter()
+    count = asyncio.run(_answers(urls, request, clients // len(urls), start + seconds))
+    taken = time.perf_counter() - start
+    server, own = children_seconds() - server, time.process_time() - own
+    return {
+        "requests/s": count / taken,
+        "server µs": server / count * 1e6,
+        "client µs": own / count * 1e6,
+    }
+
+
+async def _answers(urls: Sequence[str], request: bytes, clients: int, end: float) -> int:
+    async with AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(grpc.aio.insecure_channel(u)) for u in urls]
+
+        async def ask(call: Any) -> int:
+            answered = 0
+            while not answered or time.perf_counter() < end:
+                await call(request)
+                answered += 1
+            return answered
+
+        calls = [channel.unary_unary(METHOD) for channel in channels] * clients
+        return sum(await asyncio.gather(*map(ask, calls)))
 
 
 def ask(url: str, requests: dict[Key, bytes], own: dict[Key, Call], seconds: float) -> list[Row]:
@@ -165,22 +250,15 @@ def measure_servers(counts: Sequence[int], seconds: float) -> list[Row]:
                 request = request_of("fused_onnx", feeds_of(urls[0], rows)[1])
                 load(urls, request, CLIENTS, seconds / 4)
                 made = load(urls, request, CLIENTS, seconds)
-            first = table[0] if table else made
-            table.append(
-                {
-                    "servers": count,
-                    **made,
-                    "work of the first": made["server µs"] / first["server µs"],
-                }
-            )
+            work = made["server µs"] / (table[0] if table else made)["server µs"]
+            table.append({"servers": count, **made, "work of the first": work})
     return table
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, each pipeline in a process of its own."""
-    parser = options(__doc__, seconds=3.0)
+    parser = options(__doc__, seconds=3.0, graphs=False)
     parser.add_argument("--servers", nargs="+", type=int, help="several at once, instead")
-    parser.add_argument("--graphs", action="store_true", help="onnxruntime without a server")
     parsed = parser.parse_args(arguments)
     of_clients = f"one-row requests of {CLIENTS} clients"
     if parsed.servers:

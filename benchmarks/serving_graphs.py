@@ -16,106 +16,67 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import polars as pl
-from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.data import CATS, CONTS
+from benchmarks.data import CATS, CONTS, SERVED, ServedPipeline
 from benchmarks.measure import Ratio, in_turns, least, ratio
-from benchmarks.pipelines import SERVED, ServedPipeline
-from exporter import ServingOptions, export_tensorflow_ensemble
 from exporter.write.onnx.model import FILE as MODEL
+from workflow import Workflow
+from workflow.expressions.onnx.graph import Graph
 from workflow.expressions.polars.series import to_column
-from workflow.expressions.program.program import Program
+from workflow.schema.column import Array
 from workflow.wire.format import encode
 
 SIZES = (1, 64, 1024)
-Array = npt.NDArray[Any]
 _NULL = np.iinfo(np.int64).min
 
 
-class _Graph:
-    """Nodes in the order in which they are written."""
-
-    def __init__(self) -> None:
-        self._nodes: list[onnx.NodeProto] = []
-        self._constants: list[onnx.TensorProto] = []
+class _Graph(Graph):
+    """Nodes that are chosen by hand."""
 
     def add(self, operator: str, *inputs: str | Array, **attributes: Any) -> str:
         """Apply an operator; arrays become constants."""
-        names = [i if isinstance(i, str) else self._constant(i) for i in inputs]
-        output = f"{operator}{len(self._nodes)}"
-        domain = "ai.onnx.ml" if operator == "LabelEncoder" else ""
-        self._nodes.append(helper.make_node(operator, names, [output], domain=domain, **attributes))
-        return output
-
-    def _constant(self, array: Array) -> str:
-        name = f"constant{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(array, name))
-        return name
+        names = [i if isinstance(i, str) else self.table(i) for i in inputs]
+        return super().add(operator, *names, **attributes)
 
     def encode(self, name: str, vocabulary: tuple[Array, Array, int], first: int = 0) -> str:
         """The id of each key, or `missing`, counted from `first`."""
         keys, ids, missing = vocabulary
-        return self.add(
-            "LabelEncoder",
-            name,
-            keys_tensor=numpy_helper.from_array(keys),
-            values_tensor=numpy_helper.from_array(ids + first),
-            default_tensor=numpy_helper.from_array(np.array([missing + first])),
-        )
+        return self.look_up(name, keys, ids + first, missing + first)
 
-    def tower(self, x: str, model: Any) -> str:
-        """The dense layers."""
+    def end(self, x: str, model: Any) -> onnx.ModelProto:
+        """The model, with the dense layers last."""
         layers = [layer for layer in model.layers if hasattr(layer, "kernel")]
         for layer in layers:
             x = self.add("Gemm", x, *(np.asarray(weight) for weight in layer.weights))
             x = self.add("Sigmoid" if layer is layers[-1] else "Relu", x)
-        return x
-
-    def model(self, ids: Iterable[str], numbers: Iterable[str] = ()) -> onnx.ModelProto:
-        """The model, whose last node is its output."""
-        self._nodes[-1].output[0] = "output"
-        kinds = dict.fromkeys(ids, TensorProto.INT64) | dict.fromkeys(numbers, TensorProto.FLOAT)
-        graph = helper.make_graph(
-            self._nodes,
-            "hand",
-            [
-                helper.make_tensor_value_info(name, kind, ["rows", 1])
-                for name, kind in kinds.items()
-            ],
-            [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["rows", 1])],
-            self._constants,
-        )
-        opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 4)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        self.give("output", x, "float32", "rows", 1)
+        return self.model("hand")
 
 
-def vocabulary(program: Program, column: str) -> tuple[Array, Array, int]:
+def vocabulary(workflow: Workflow, column: str) -> tuple[Array, Array, int]:
     """The keys of an integer column and their ids, null's code and 1 among them, and any other's id."""
-    number = next(number for own, number in program.outputs if own.name == column)
-    while (step := program.steps[number]).verb != "lookup":
-        number = step.operands[0]
-    keys, first = step.parameters["keys"].array, step.parameters["first"]
-    ids = np.arange(first, first + len(keys))
-    return np.append(keys, _NULL), np.append(ids, 1), step.parameters["missing"]
+    known = workflow.reverse_mapping(column).filter(pl.col("kind") == "value")
+    return np.append(known["value"], _NULL), np.append(known["id"], 1), 2
 
 
 def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
-    """See `benchmarks.pipelines.serve_ratings`."""
-    graph, program = _Graph(), pipeline.workflow.program
+    """See `benchmarks.data.serve_ratings`."""
+    graph, workflow = _Graph(), pipeline.workflow
+    for name in ("userId", "movieId"):
+        graph.take(name, "int64", "rows", 1)
     tables = pipeline.model.get_layer("features").embedding_tables
     users, movies, genres = (np.asarray(tables[n]) for n in ("userId", "movieId", "genres"))
-    user = graph.encode("userId", vocabulary(program, "userId"))
-    known = vocabulary(program, "movieId")
+    user = graph.encode("userId", vocabulary(workflow, "userId"))
+    known = vocabulary(workflow, "movieId")
     movie = graph.encode("movieId", known, len(users))
     ids = graph.add("Concat", user, movie, axis=1)
     vectors = graph.add("Gather", np.concatenate([users, movies]), ids)
     vectors = graph.add("Reshape", vectors, np.array([-1, 2 * users.shape[1]]))
 
     rows = pl.DataFrame({"userId": 1, "movieId": known[0][:-1], "rating": 1.0})
-    lists = pipeline.workflow.transform(rows).select("genres").collect()["genres"].to_list()
+    lists = workflow.transform(rows).select("genres").collect()["genres"].to_list()
     padded = np.full((len(lists) + 1, max(map(len, lists))), len(genres))
     for number, each in enumerate(lists):
         padded[number, : len(each)] = each
@@ -125,19 +86,20 @@ def movielens(pipeline: ServedPipeline) -> onnx.ModelProto:
     bag = graph.add("ReduceSum", bag, np.array([1, 2]), keepdims=0)
     counts = np.array([max(len(each), 1) for each in [*lists, []]], np.float32)
     mean = graph.add("Div", bag, graph.add("Gather", counts, place))
-    graph.tower(graph.add("Concat", vectors, mean, axis=1), pipeline.model)
-    return graph.model(("userId", "movieId"))
+    return graph.end(graph.add("Concat", vectors, mean, axis=1), pipeline.model)
 
 
 def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
-    """See `benchmarks.pipelines.serve_clicks`."""
-    graph, program = _Graph(), pipeline.workflow.program
+    """See `benchmarks.data.serve_clicks`."""
+    graph, workflow = _Graph(), pipeline.workflow
+    for name in [*CATS, *CONTS]:
+        graph.take(name, "int64" if name in CATS else "float32", "rows", 1)
     ends = {name: [0.0, math.e - 1] for name in CONTS} | {name: [0, 0] for name in CATS}
     rows = pl.DataFrame(ends, schema_overrides=dict.fromkeys(CONTS, pl.Float64))
     rows = rows.with_columns(
         pl.col(CONTS).cast(pl.Float32), label=pl.Series([0, 0], dtype=pl.Int32)
     )
-    logged = pipeline.workflow.transform(rows).select(CONTS).collect().to_numpy()
+    logged = workflow.transform(rows).select(CONTS).collect().to_numpy()
     least, most = logged.astype(np.float64)  # of the logarithms 0 and 1
     scale = (most - least).astype(np.float32)[np.newaxis]
 
@@ -151,13 +113,12 @@ def criteo(pipeline: ServedPipeline) -> onnx.ModelProto:
     tables = [np.asarray(t) for t in pipeline.model.get_layer("features").embedding_tables.values()]
     firsts = np.cumsum([0, *map(len, tables)])
     ids = [
-        graph.encode(name, vocabulary(program, name), first)
+        graph.encode(name, vocabulary(workflow, name), first)
         for name, first in zip(CATS, firsts, strict=False)
     ]
     vectors = graph.add("Gather", np.concatenate(tables), graph.add("Concat", *ids, axis=1))
     vectors = graph.add("Reshape", vectors, np.array([-1, len(CATS) * tables[0].shape[1]]))
-    graph.tower(graph.add("Concat", vectors, numbers, axis=1), pipeline.model)
-    return graph.model(CATS, CONTS)
+    return graph.end(graph.add("Concat", vectors, numbers, axis=1), pipeline.model)
 
 
 BY_HAND = {"movielens": movielens, "criteo": criteo}
@@ -178,12 +139,10 @@ def measure_graphs(name: str, seconds: float) -> list[dict[Any, Any]]:
         onnx.save(BY_HAND[name](pipeline), paths["by hand"])
         feeds: dict[int, Any] = {}
         for batch in (0, max(SIZES)):
-            export = partial(export_tensorflow_ensemble, pipeline.model, pipeline.workflow)
-            options = ServingOptions(runtime="fused_onnx", max_batch_size=batch)
-            report = export(f"{name}_{batch}", folder, pipeline.labels, serving=options)
+            report = pipeline.export(f"{name}_{batch}", folder, "fused_onnx", batch)
             paths[f"fused_onnx, max_batch_size={batch}"] = report.paths[f"{name}_{batch}"] / MODEL
-            columns = report.plan.features.inputs
-            feeds = {n: tensors_of(columns, pipeline.rows.head(n)) for n in SIZES}
+            inputs = report.plan.features.inputs
+            feeds = {n: _tensors(inputs, pipeline.rows.head(n)) for n in SIZES}
         sessions = {what: session_of(path) for what, path in paths.items()}
         table = {w: {"": w, "nodes": _nodes(path, folder)} for w, path in paths.items()}
     for rows, feed in feeds.items():
@@ -205,8 +164,7 @@ def _microseconds(
     return {w: (min(taken) * 1e6, ratio(taken, first)) for w, taken in times.items()}
 
 
-def tensors_of(columns: Iterable[Any], rows: pl.DataFrame) -> dict[str, Any]:
-    """The tensors of a request."""
+def _tensors(columns: Iterable[Any], rows: pl.DataFrame) -> dict[str, Any]:
     tensors: dict[str, Any] = {}
     for column in columns:
         tensors |= encode(column, to_column(rows[column.name]))

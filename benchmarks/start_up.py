@@ -11,6 +11,9 @@ Criteo-like rows in row groups of 500,000.
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,19 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import data
-from benchmarks.measure import (
-    Contestant,
-    Taken,
-    children_seconds,
-    in_child,
-    options,
-    race,
-    run_program,
-    show,
-    timed,
-)
-from benchmarks.pipelines import rating_workflow
+from benchmarks import data, measure
+from benchmarks.data import rating_workflow
+from benchmarks.measure import Contestant, Taken, in_child, options, show
 from exporter import ServingOptions, export_tensorflow_ensemble
 from serving import TritonServer
 from workflow import get_embedding_sizes
@@ -48,14 +41,26 @@ PROGRAMS = {
 }
 
 
+def run_program(arguments: Sequence[str]) -> Taken:
+    """A Python program, from its start to its end."""
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before, start = spent(), time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    return Taken(time.perf_counter() - start, spent() - before, 1)
+
+
 def start_server(folder: Path, models: Sequence[str]) -> Taken:
     """A server, until every model has answered."""
     server = TritonServer(folder, models)
-    start, own, others = time.perf_counter(), time.process_time(), children_seconds()
+    start, own, others = time.perf_counter(), time.process_time(), measure.children_seconds()
     try:
         server.start()
         seconds = time.perf_counter() - start
-        processor = time.process_time() - own + children_seconds() - others
+        processor = time.process_time() - own + measure.children_seconds() - others
         return Taken(seconds, processor, len(server.models))
     finally:
         server.stop()
@@ -67,7 +72,7 @@ def first_batch(files: list[Path], shuffle: bool) -> Taken:
 
     batches = open_loader(files, BATCH, shuffle=shuffle)
     epoch = iter(batches)  # to drop it is to wait for the next read
-    return timed(lambda: len(next(epoch)[1]))
+    return measure.timed(lambda: len(next(epoch)[1]))
 
 
 def export(folder: Path, rows: int) -> None:
@@ -107,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files = data.clicks(parsed.folder, ROWS)
     with tempfile.TemporaryDirectory() as repository:
         in_child(export, Path(repository), parsed.rows)
-        racers = race(contestants(Path(repository), files), parsed.rounds)
+        racers = measure.race(contestants(Path(repository), files), parsed.rounds)
     table = [{"": r.name, "s": r.seconds, "processor s": r.median("processor")} for r in racers]
     show(f"start-up, medians of {parsed.rounds} rounds", table)
 

@@ -10,14 +10,13 @@ columns of a workflow, the loader an epoch of all columns. A ratio of 1 means th
 from __future__ import annotations
 
 import asyncio
-import itertools
 import multiprocessing
 import signal
 import statistics
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -25,7 +24,7 @@ import numpy as np
 
 from benchmarks import data
 from benchmarks.feeds import open_loader
-from benchmarks.measure import options, show
+from benchmarks.measure import options, show, timed
 from workflow import Workflow, ops
 
 KEYS = {"aws_access_key_id": "user", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
@@ -98,30 +97,28 @@ def fill(reached: dict[str, str], rows: int) -> None:
         )
 
 
-def measure(link: Link, work: Callable[[], object], speed: float) -> tuple[float, float]:
-    """Seconds of some work over a link of a speed, and of its bytes alone."""
-    link.speed, before, start = speed, link.passed, time.perf_counter()
-    work()
-    return time.perf_counter() - start, (link.passed - before) / speed
-
-
-def rows_of(
-    link: Link, name: str, work: Callable[[], object], megabytes: Sequence[float], rounds: int
+def measure(
+    link: Link, works: dict[str, Callable[[], object]], given: Namespace
 ) -> Iterator[dict[str, Any]]:
-    """A line for each speed."""
-    link.speed = float("inf")
-    work()  # imports, and the server's first answers
-    for speed in megabytes:
-        runs = [measure(link, work, speed * 1e6) for _ in range(rounds)]
-        seconds, floor = (statistics.median(each) for each in zip(*runs, strict=True))
-        ratio = statistics.median(a / b for a, b in runs)
-        yield {"": name, "MB/s": speed, "s": seconds, "link s": floor, "ratio": ratio}
+    """A line for each work and speed: seconds over the link, and of its bytes alone."""
+    for name, work in works.items():
+        link.speed = float("inf")
+        work()  # imports, and the server's first answers
+        for megabytes in given.megabytes:
+            link.speed = megabytes * 1e6
+            runs = []
+            for _ in range(given.rounds):
+                before = link.passed
+                seconds = timed(work, 1).seconds
+                runs.append((seconds, (link.passed - before) / link.speed))
+            seconds, floor = (statistics.median(each) for each in zip(*runs, strict=True))
+            ratio = statistics.median(a / b for a, b in runs)
+            yield {"": name, "MB/s": megabytes, "s": seconds, "link s": floor, "ratio": ratio}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each way of reading at each speed."""
-    parser = options(__doc__, rows=400_000, rounds=3)
-    parser.add_argument("--megabytes", type=float, nargs="+", default=[10.0, 40.0])
+    parser = options(__doc__, rows=400_000, rounds=3, megabytes=(10.0, 40.0))
     parsed = parser.parse_args(arguments)
     here, there = multiprocessing.Pipe()
     # Of its own, that its Python does not take this one's time; it ends with this one.
@@ -136,9 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def epoch() -> object:
         return [None for _ in open_loader([URL], 16_384, device="cpu", storage_options=reached)]
 
-    measured = partial(rows_of, link, megabytes=parsed.megabytes, rounds=parsed.rounds)
-    rows = itertools.chain(measured("fit", fit), measured("loader, an epoch", epoch))
-    show("reading over a link", rows)
+    works = {"fit": fit, "loader, an epoch": epoch}
+    show("reading over a link", measure(link, works, parsed))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
     python -m benchmarks.workers --device gpu --collectives 1 14 54
 
 As many processes of this machine as workers, each with batches of its own, and on a GPU each with a
-GPU of its own. The models are those of `benchmarks.training_step`; their batches stay in memory, or on
+GPU of its own. The models are those of `benchmarks.training`; their batches stay in memory, or on
 the GPU, or with `--rows` come from files, by a loader for each worker (mlp alone). `--gigabytes` makes
 the tables so large together, whether they fit one GPU or not. Ratios are to the first number of
 workers with the same tables. The bytes are those of the tensors that a worker gives to TensorFlow's
@@ -36,15 +36,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from benchmarks import data, models, resident
-from benchmarks.feeds import open_loader, wait
+from benchmarks import data
+from benchmarks.feeds import open_loader, resident, wait
 from benchmarks.fitting import Fit
-from benchmarks.measure import options, show, use
-from benchmarks.models import CRITEO, OPTIMIZERS, SMALL, WIDE_AND_DEEP, Shape
+from benchmarks.measure import options, show, timed, use
+from benchmarks.models import NETWORKS, OPTIMIZERS, SMALL, Shape
 from benchmarks.profile import show_device, traced
 from training import Workers, compile_model, join_workers
 
-MODELS = {"mlp": (CRITEO, models.our_mlp), "wide": (WIDE_AND_DEEP, models.our_wide_and_deep)}
 SHARDS = ("none", "auto", "table", "row", "column")
 KINDS = ("total", "gathered", "exchanged")
 REPEATS = 10
@@ -77,7 +76,7 @@ def counted(workers: Workers) -> Iterator[list[int]]:
 
 def shape_of(given: Namespace) -> tuple[Shape, Any]:
     """The shape of the model, and what builds it."""
-    shape, build = MODELS[given.model]
+    shape, build = NETWORKS[given.model]
     shape = shape.shrunk(given.shrink)
     if given.gigabytes:
         share = given.gigabytes * 1e9 / (4 * shape.width) / sum(shape.cardinalities)
@@ -88,7 +87,7 @@ def shape_of(given: Namespace) -> tuple[Shape, Any]:
 def feed(given: Namespace, shape: Shape, workers: Workers) -> Any:
     """Batches of a worker, over and over."""
     if not given.rows:
-        return resident.repeated(resident.batches(shape, given.batch, "int32", workers.rank))
+        return resident(shape, given.batch, "int32", workers.rank)
     files = data.clicks(Path(given.folder), given.rows, device=given.device)
     ranks: dict[str, Any] = {"global_size": workers.size, "global_rank": workers.rank}
     return open_loader(files, given.batch, drop_last=True, **ranks)
@@ -120,23 +119,23 @@ def train(given: Namespace) -> dict[str, Any]:
             row = {"MB sent a step": sum(sent) / together / 1e6}
         counting.release()
     steps = given.steps // together * together
-    timed = fit(steps, together)
-    timed.take_turn()
+    racer = fit(steps, together)
+    racer.take_turn()
     if given.trace:
         with traced() as found:
-            timed.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
+            racer.model.fit(batches, steps_per_epoch=together, verbose=0, shuffle=False)
         if workers.rank == 0 and given.device == "gpu":
             show_device(found[0], together)
-    tables = timed.model.get_layer("features").trainable_variables
+    tables = racer.model.get_layer("features").trainable_variables
     return {
-        "ms a step": timed.seconds / steps * 1e3,
-        "processor ms": timed.median("processor") / steps * 1e3,
-        "M samples/s": timed.rate / 1e6,
+        "ms a step": racer.seconds / steps * 1e3,
+        "processor ms": racer.median("processor") / steps * 1e3,
+        "M samples/s": racer.rate / 1e6,
         "GB of tables": sum(
             table.value.dtype.size * table.value.shape.num_elements() for table in tables
         )
         / 1e9,
-        "loss": round(timed.loss, 4),
+        "loss": round(racer.loss, 4),
         **row,
     }
 
@@ -169,12 +168,8 @@ def milliseconds(send: Callable[..., tf.Tensor], values: tf.Tensor, *number: int
                 total += send(values + total * 0, *number)[0, 0]
         return total
 
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        wait(work())
-        times.append((time.perf_counter() - start) / REPEATS * 1e3)
-    return min(times)
+    times = [timed(lambda: wait(work()), 1).seconds for _ in range(5)]
+    return min(times) / REPEATS * 1e3
 
 
 def run(count: int, given: Namespace) -> list[Any]:
@@ -232,15 +227,12 @@ def compare(given: Namespace) -> Iterator[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Start the workers, or be one of them."""
-    defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1}
-    parser = options(__doc__, devices=True, files=True, **defaults, rows=0, gigabytes=0.0)
-    parser.add_argument("--workers", nargs="+", type=int, default=[2])
-    parser.add_argument("--model", nargs="+", choices=MODELS, default=["mlp"])
+    defaults: dict[str, Any] = {"batch": 16_384, "steps": 10, "shrink": 1, "precision": "float32"}
+    defaults |= {"rows": 0, "gigabytes": 0.0, "workers": (2,), "bytes": False, "trace": False}
+    parser = options(__doc__, devices=True, files=True, **defaults)
+    parser.add_argument("--model", nargs="+", choices=NETWORKS, default=["mlp"])
     parser.add_argument("--shard", nargs="+", choices=SHARDS, default=["none"])
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adagrad")
-    parser.add_argument("--precision", default="float32")
-    parser.add_argument("--bytes", action="store_true", help="count what a worker sends, on CPUs")
-    parser.add_argument("--trace", action="store_true")
     parser.add_argument("--collectives", nargs="+", type=float, default=[], metavar="MB")
     parser.add_argument("--one", help="be the worker that TF_CONFIG names")
     parsed = parser.parse_args(arguments)

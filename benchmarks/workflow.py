@@ -44,28 +44,18 @@ from unittest.mock import patch
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from polars.testing import assert_frame_equal
 
-from benchmarks import data
-from benchmarks.measure import (
-    Contestant,
-    Taken,
-    children_seconds,
-    in_child,
-    in_turns,
-    memory_gb,
-    options,
-    race,
-    show,
-)
-from benchmarks.peers.polars_workflow import BY_HAND
-from benchmarks.pipelines import PIPELINES, click_workflow
+from benchmarks import data, measure
+from benchmarks.by_hand import BY_HAND
+from benchmarks.data import PIPELINES, click_workflow
+from benchmarks.measure import Contestant, Taken, in_child, options, show
 from workflow.expressions.cudf.rows_on_gpu import device_memory
 from workflow.expressions.fold_tables import fold_tables
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
 from workflow.expressions.polars.series import to_column
 
-NVTABULAR = Path(".venv-nvtabular/bin/python")
 SIZES = (1, 1024)
 Made = dict[str, Any]
 
@@ -76,9 +66,9 @@ class Run(Taken):
 
     fit: float
     transform: float
-    first_fit: float
     gb: float
-    gpu_gb: float
+    first_fit: float = math.nan
+    gpu_gb: float = 0.0
 
 
 def ours(name: str, files: list[Path], out: Path, engine: str = "cpu", client: Any = None) -> Made:
@@ -95,10 +85,10 @@ def again(name: str, files: list[Path], out: Path, engine: str, client: Any = No
     """The second run of a process: the first one loads cuDF, compiles kernels and starts threads."""
     first = ours(name, files, out, engine, client)
     shutil.rmtree(out)
-    own, workers = time.process_time(), children_seconds()
+    own, workers = time.process_time(), measure.children_seconds()
     with gpu_memory(engine) as peak:
         made = ours(name, files, out, engine, client)
-    spent = children_seconds() - workers if client else time.process_time() - own
+    spent = measure.children_seconds() - workers if client else time.process_time() - own
     return made | {"first_fit": first["fit"], "gpu_gb": peak[0], "processor": spent}
 
 
@@ -143,8 +133,7 @@ def gpu_memory(engine: str) -> Iterator[list[float]]:
 
 def nvtabular(name: str, files: list[Path], out: Path) -> Made:
     """NVTabular, in its own environment."""
-    script = Path(__file__).parent / "peers" / "nvtabular_workflow.py"
-    command = [str(NVTABULAR), str(script), name, str(out), *map(str, files)]
+    command: list[Any] = [*measure.PEERS, name, out, *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"NVTabular failed:\n{done.stderr[-2000:]}")
@@ -160,9 +149,7 @@ def run_here(work: Any, *arguments: Any) -> Made:
     """A contestant's run in this process: its seconds, and its peak memory."""
     start = time.process_time()
     made: Made = work(*arguments)
-    spent = time.process_time() - start
-    unknown = {"first_fit": made["fit"], "gpu_gb": 0.0}
-    return unknown | {"processor": spent, "gb": memory_gb("VmHWM")} | made
+    return {"processor": time.process_time() - start, "gb": measure.memory_gb("VmHWM")} | made
 
 
 class OwnProcess(Contestant):
@@ -192,13 +179,9 @@ class OwnProcess(Contestant):
     def checksum(self) -> list[int]:
         """The rows and the sum of each column's ids: equal however ids of one frequency are ranked."""
         made = pl.scan_parquet(self.out / "*.parquet")
-        columns = [pl.col(name) for name in self._ids]
-        schema = made.collect_schema()
-        sums = [
-            (e.explode(empty_as_null=False) if isinstance(schema[name], pl.List) else e)
-            for name, e in zip(self._ids, columns, strict=True)
-        ]
-        row = made.select(pl.len().alias("rows"), *(e.cast(pl.Int64).sum() for e in sums))
+        ids = cs.by_name(self._ids)
+        flat = (ids - cs.list(), (ids & cs.list()).explode(empty_as_null=False))
+        row = made.select(pl.len().alias("rows"), *(e.cast(pl.Int64).sum() for e in flat))
         return [int(value) for value in row.collect(engine="streaming").row(0)]
 
 
@@ -207,7 +190,7 @@ def compare(name: str, ways: dict[str, Any], parsed: argparse.Namespace) -> None
     rows = parsed.rows * parsed.times
     files = PIPELINES[name].write(parsed.folder / name, parsed.rows) * parsed.times
     racers = [OwnProcess(*way, name, files, rows, parsed.folder) for way in ways.items()]
-    race(racers, parsed.rounds)
+    measure.race(racers, parsed.rounds)
     first = racers[0]
     table = []
     for racer in racers:
@@ -247,25 +230,24 @@ def measure_requests(rows: int, seconds: float) -> None:
     calls = {size: partial(run, request) for size, request in columns.items()}
     table = [
         {"rows": size, "us": statistics.median(taken.seconds) * 1e6}
-        for size, taken in in_turns(calls, seconds, turn=100).items()
+        for size, taken in measure.in_turns(calls, seconds, turn=100).items()
     ]
     show(f"{len(program.inputs)} columns, {len(program.steps)} steps", table)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = options(__doc__, devices=True, files=True, rows=4_000_000, rounds=3, times=1)
+    switches = dict.fromkeys(("alone", "peers", "requests"), False)
+    counts = {"rows": 4_000_000, "rounds": 3, "times": 1}
+    parser = options(__doc__, devices=True, files=True, **counts, **switches)
     parser.add_argument("--data", nargs="+", choices=[*PIPELINES])
     parser.add_argument("--cluster", nargs="+", type=int, help="workers of a Dask cluster")
-    parser.add_argument("--alone", action="store_true", help="beside nothing")
-    parser.add_argument("--peers", action="store_true", help="NVTabular 23.08 too")
-    parser.add_argument("--requests", action="store_true", help="to the numpy interpreter, instead")
     parsed = parser.parse_args(arguments)
     if parsed.requests:
         measure_requests(parsed.rows, parsed.rounds)
         return
-    if parsed.peers and not NVTABULAR.exists():
-        sys.exit(f"Expected {NVTABULAR}, which `make bench-peers` makes. Received: no such file.")
+    if parsed.peers and not measure.PEERS[0].exists():
+        sys.exit(f"Expected {measure.PEERS[0]}, of `make bench-peers`. Received: no such file.")
     device = parsed.device
     ways: dict[str, Any] = {"ours": ours}
     if parsed.cluster:

@@ -2,7 +2,7 @@
 
 Parts of an inference that are equal in all requests of a model and shape are made once, and copied by
 protobuf. A request of one row took 489 µs of processor time so and 600 with tritonclient, both from tensors
-made in advance (`python -m benchmarks.client --pipelines criteo`, 2 cores at a load of 9, 2026-11-23).
+made in advance (`python -m benchmarks.client`, 2 cores at a load of 9, 2026-11-23).
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 import tensorflow as tf
 
-from benchmarks import resident
 from benchmarks.data import clicks
-from benchmarks.feeds import open_loader
+from benchmarks.feeds import make_batch, open_loader, resident
 from benchmarks.fitting import Fit
 from benchmarks.measure import Contestant, Taken, in_child, least, race
 from benchmarks.models import (
@@ -22,7 +21,7 @@ from benchmarks.models import (
     our_mlp,
     our_wide_and_deep,
 )
-from benchmarks.training_step import OPTIMIZERS
+from benchmarks.training import OPTIMIZERS
 
 BATCH = 64
 SGD, ADAM = OPTIMIZERS["SGD"], OPTIMIZERS["Adam"][0]
@@ -76,7 +75,7 @@ def mlp(**options):
 
 
 def fed(*rows):
-    data = [resident.make_batch(MLP, count, "int32", seed) for seed, count in enumerate(rows)]
+    data = [make_batch(MLP, count, "int32", seed) for seed, count in enumerate(rows)]
     return tf.data.Dataset.from_generator(
         lambda: iter(data),
         output_signature=tf.nest.map_structure(
@@ -112,7 +111,7 @@ def test_data_that_runs_out_within_a_fit_fails_the_benchmark(options):
     ids=["mlp", "mlp under Keras' Adam", "wide"],
 )
 def test_contestants_start_from_equal_weights_and_learn_the_same(shape, theirs, ours):
-    batches = resident.repeated(resident.batches(shape, BATCH, "int32"))
+    batches = resident(shape, BATCH, "int32")
     x, _ = next(iter(batches))
     networks = [way.model(shape, "int32") for way in (theirs, ours)]
     starts = [np.asarray(network(x)) for network in networks]

@@ -8,8 +8,7 @@ import sys
 import pytest
 from expected_names import expect_names
 
-from benchmarks.scaling_cases import OPERATORS, VERB_CASES, Case
-from benchmarks.scaling_costs import (
+from benchmarks.scaling import (
     EXPONENT,
     Growth,
     Measured,
@@ -18,6 +17,7 @@ from benchmarks.scaling_costs import (
     growths,
     once_more,
 )
+from benchmarks.scaling_cases import OPERATORS, VERB_CASES, Case
 from workflow import Workflow, ops
 from workflow.expressions.language.verbs import VERBS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import measure, scaling_shape
-from benchmarks.scaling_costs import exponent_of
+from benchmarks.scaling import exponent_of
 from benchmarks.scaling_shape import CASES, MOST_EXPONENT, NOISE, WIDE
 
 

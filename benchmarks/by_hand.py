@@ -1,4 +1,4 @@
-"""The Polars scripts that one would write for the work of `benchmarks.workflow`."""
+"""Polars scripts that one would write for the work of `benchmarks.workflow`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks.data import CATS, CONTS
-from benchmarks.pipelines import PIPELINES
+from benchmarks.data import CATS, CONTS, PIPELINES
 
 
 def ranked(columns: list[str], counts: list[pl.DataFrame]) -> dict[str, pl.DataFrame]:
