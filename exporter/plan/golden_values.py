@@ -110,10 +110,12 @@ def _limits(column: WireColumn, code: Any, text: str) -> tuple[Any, Any, Any, An
 
 
 def _unseen(tables: Sequence[Column], step: int, least: int, most: int) -> int:
-    """An integer outside all vocabularies."""
-    lowest = min(int(keys.array.min()) for keys in tables)
+    """An integer outside all vocabularies, or the least one if they hold every integer."""
     highest = max(int(keys.array.max()) for keys in tables)
-    return highest + step if highest <= most - step else max(lowest - step, least)
+    if highest <= most - step:
+        return highest + step
+    held = {int(key) for keys in tables for key in keys.array}
+    return next((number for number in range(least, most) if number not in held), least)
 
 
 def _key(keys: Column, place: int) -> Any:
