@@ -170,7 +170,7 @@ def _dumped(name: str, tensor: Array) -> dict[str, Any]:
 
 
 def _numbers(tensor: Array) -> list[float | str]:
-    values = tensor.astype(np.float64).reshape(-1)
+    values = tensor.reshape(-1)
     return [
         value if finite else str(value)
         for value, finite in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)

@@ -81,5 +81,4 @@ def read_config(folder: Path) -> Any:
 
 def _is_published(folder: Path) -> bool:
     config = read_config(folder)
-    is_ensemble = config.platform == "ensemble" or bool(config.ensemble_scheduling.step)
-    return is_ensemble or "label_columns" in config.parameters
+    return bool(config.ensemble_scheduling.step) or "label_columns" in config.parameters

@@ -113,7 +113,7 @@ def test_the_allowed_difference_is_the_exports_or_a_wider_one(server):
     with pytest.raises(ServerError, match="same_age"):
         expect_golden(server.administration, "movies", [near], timeout=60)
     with pytest.raises(ServerError, match="same_age"):
-        expect_golden(server.administration, "movies", [near], timeout=60, tolerance=0.005)
+        expect_golden(server.administration, "movies", [near], timeout=60, tolerance=0.009)
     expect_golden(server.administration, "movies", [near], timeout=60, tolerance=0.02)
     expect_golden(
         server.administration,

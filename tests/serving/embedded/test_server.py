@@ -142,6 +142,13 @@ def test_a_step_that_another_ensemble_has_too_stays(repository, tmp_path):
             assert server.is_ready()
             is_loaded = step in server.administration.loaded(60)
             assert is_loaded == (step == "prepare")
+        # A step that cannot be loaded leaves the ensemble as it is.
+        network = tmp_path / "network" / "config.pbtxt"
+        network.write_text(network.read_text().replace("same_age", "age"))
+        with pytest.raises(ServerError, match="The model movies could not be loaded"):
+            server.load("movies")
+        with EnsembleClient(server.grpc_url, "movies") as client:
+            assert client.predict(ROW)["same_user"].tolist() == [[1]]
 
 
 def test_loading_an_unknown_model_says_why(server):
