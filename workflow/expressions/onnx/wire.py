@@ -187,7 +187,7 @@ def _send(graph: Graph, column: WireColumn, tensor: Tensor) -> None:
     """An output, with nulls replaced by the null code."""
     names = [name + OUTPUT_SUFFIX for name in column.tensors]
     values, lengths = tensor.values, tensor.lengths
-    if column.nullable and tensor.valid is not None:
+    if tensor.valid is not None:
         values = _with_nulls(graph, column, values, tensor.valid)
     shape: tuple[str | int, ...] = ("rows", 1)
     if column.layout == "flat":

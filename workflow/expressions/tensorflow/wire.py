@@ -140,7 +140,7 @@ def _differ(code: Any, values: Any) -> Any:
 
 def _encode(column: WireColumn, output: TensorColumn) -> dict[str, Any]:
     values = output.values
-    if output.valid is not None and column.nullable:
+    if output.valid is not None:
         values = tf.where(output.valid, values, tf.constant(column.null_code, values.dtype))
     if column.layout in ("padded", "fixed"):
         rows = tf.RaggedTensor.from_row_lengths(values, output.lengths, validate=False)
