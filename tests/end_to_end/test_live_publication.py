@@ -419,6 +419,16 @@ def test_a_tolerance_within_which_all_answers_are_right_is_refused(tolerance, re
     assert not repository.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "received"), [("lvie", "no config"), ("live", "a config without a version")]
+)
+def test_a_model_that_no_export_wrote_is_named(name, received, repository):
+    (repository / "live").mkdir(parents=True)
+    (repository / "live" / "config.pbtxt").write_text('platform: "ensemble"')
+    with pytest.raises(ServerError, match=rf"exported model in .*{name}\. Received: {received}"):
+        LiveServer(repository, "127.0.0.1:1", "key").publish(name)
+
+
 @pytest.mark.flaky(reruns=0)
 def test_a_server_that_a_publication_ends_is_told_from_a_wrong_version(repository):
     export(repository, 1, 1)
