@@ -104,6 +104,7 @@ def test_lists_texts_times_and_booleans(inspection, rows):
     elements = pd.Series([tag for row in tags if row is not None for tag in row])
     found = inspection["tags"]
     assert (found.type, found.nulls, found.count) == ("list[string]", ROWS // 20, len(elements))
+    assert found.null_elements == 0  # Empty lists have none.
     assert found.distinct == elements.nunique()
     assert found.common[0] == [elements.value_counts().index[0], elements.value_counts().iloc[0]]
     assert found.lengths == [
@@ -124,6 +125,11 @@ def test_lists_texts_times_and_booleans(inspection, rows):
 def test_the_middle_of_lengths_and_of_values_are_told_apart():
     text = " ".join(str(inspect_dataset({"paid": [[1.5], [7.5, 2.5, 9.5], [3.5]]})).split())
     assert "lists of 1 to 3 values, median length 1, median 3.5, 99% up to 9.5" in text
+
+
+def test_the_exponent_of_two_values_is_exact():
+    """A share of 3/4 for the first of two ranks: 1 / (1 + 2**-s) = 3/4."""
+    assert inspect_dataset({"a": [5, 7, 7, 7]})["a"].zipf == pytest.approx(np.log2(3), abs=1e-4)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.7, 1.5])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from exporter.columns.narrow_inputs import narrow_inputs
 from workflow import Workflow, ops
 from workflow.expressions.numpy.input_counts import COST_OF_A_RESULT, InputCounts
 from workflow.expressions.numpy.interpreter import NumpyInterpreter
@@ -30,6 +31,41 @@ def test_many_results_are_counted_as_one(workflow):
         ("outside", "age"): 1_000 - 9,
     }
     assert counts.take() == {}
+
+
+def test_nulls_and_elements_of_lists_are_counted_over_several_requests():
+    learnt = {"age": [1, None, 9], "user": [7, 8, 8], "tags": [["a", "b"], [], ["a"]]}
+    ids = ["user", "tags"] >> ops.Categorify()
+    workflow = Workflow((["age"] >> ops.FillMissing(1)) + ids).fit(learnt)
+    # As an export has it where the network takes the column of ids itself, too.
+    program = narrow_inputs(workflow.program, {"user": "int32"})
+    run, counts = NumpyInterpreter(program), InputCounts(program, workflow.training_data)
+    request = {
+        "age": Column(np.array([0, 5, 10])),
+        "user": Column(np.array([7, 9, 8], np.int32)),
+        "tags": Column(np.array(["a", "z", "b"], object), None, np.array([2, 0, 1])),
+    }
+    counts.add(run.results(request))
+    # What stands where a value is null does not count.
+    request = {
+        "age": Column(np.array([-100, 2]), np.array([False, True])),
+        "user": Column(np.array([9, 7], np.int32)),
+        "tags": Column(
+            np.array(["z", "a", "a"], object), np.array([False, True, True]), np.array([1, 2])
+        ),
+    }
+    counts.add(run.results(request))
+    assert counts.take() == {
+        ("rows", ""): 5,
+        ("values", "age"): 4,
+        ("nulls", "age"): 1,
+        ("outside", "age"): 2,
+        ("values", "user"): 5,
+        ("unknown", "user"): 2,
+        ("values", "tags"): 5,
+        ("nulls", "tags"): 1,
+        ("unknown", "tags"): 1,
+    }
 
 
 def test_beyond_the_budget_results_are_left_out_until_the_next_take(workflow):
