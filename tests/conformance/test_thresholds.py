@@ -80,7 +80,7 @@ def looked_up(keys: list, values: list) -> list[int | None]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_float_is_cast_to_the_nearest_value_toward_zero(dtype):
-    """At the limits of each dtype, of which a float cannot hold all; NaN, which is null, is left out."""
+    """At the limits of each dtype, of which a float cannot hold all; a NaN that was computed is 0."""
     near = [
         m * 2.0**n for n in (0, 7, 8, 15, 16, 31, 32, 63, 64) for m in (1, 1 - 2**-20, -1, -1.5)
     ]
@@ -93,6 +93,10 @@ def test_a_float_is_cast_to_the_nearest_value_toward_zero(dtype):
         expected[target] = Column(np.array([math.trunc(v) for v in whole], target))
     outputs.append((ColumnSchema("bool", "bool"), source("a", Type(dtype)).cast("bool")))
     expected["bool"] = Column(np.array([v != 0 for v in values.tolist()]))
+    computed = source("a", Type(dtype)) - source("a", Type(dtype))  # NaN of an infinity
+    for target in (*INTEGERS, "bool"):
+        outputs.append((ColumnSchema(f"NaN {target}", target), computed.cast(target)))
+        expected[f"NaN {target}"] = Column(np.zeros(len(values), DTYPES[target].numpy))
     program = build(outputs, Schema([ColumnSchema("a", dtype)]))
     for interpreter in (REFERENCE, *OTHERS):
         answers = interpreter.run(program, {"a": Column(values)})
