@@ -230,7 +230,4 @@ def _together(parts: Sequence[Tables]) -> Tables:
     for part in parts:
         for key, table in part.items():
             groups[key].append(table)
-    return {
-        key: tables[0] if len(tables) == 1 else pl.concat(tables, how="vertical_relaxed")
-        for key, tables in groups.items()
-    }
+    return {key: pl.concat(tables, how="vertical_relaxed") for key, tables in groups.items()}
