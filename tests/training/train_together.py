@@ -21,6 +21,7 @@ from training.parallel import workers as joining
 from training.parallel.devices import Device, expect_alike
 from training.parallel.meeting import is_there
 from training.private import expect_peer
+from training.split import exchange
 
 # Lists of ids; or single ids, whose lookups XLA compiles with the dense part.
 # Adam divides by a gradient's size: with less epsilon it enlarges the rounding of gradients near zero.
@@ -117,6 +118,7 @@ def trained(case, rows, workers):
 def joined_and_different(rows):
     """Train as one; then with settings that differ, and last with a worker that has no rows."""
     workers = join_workers()
+    exchange.BYTES_OF_A_PIECE = 100  # Dense gradients travel in several pieces, as large ones do.
     found = {case: trained(case, rows, workers) for case in CASES}
     data = load(rows, "lists", workers.rank, workers.size)
     found["ages"] = [float(v) for x, _ in data for v in x["age"].numpy()[:, 0]]

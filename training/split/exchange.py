@@ -24,9 +24,9 @@ from training.tables.shared_table import TABLES
 _Local = tuple[tf.Tensor, keras.Variable]
 # Mean gradients, sums of changes, and the gradients of tables.
 _Exchanged = tuple[list[tf.Tensor], list[tf.Tensor], list[tf.IndexedSlices]]
-# Bytes of a piece: large ones use the network well; of several, the first travels while the
-# optimizer's other work goes on.
-_PIECE = 32 << 20
+# Large pieces use the network well; of several, the first travels while the optimizer's other work
+# goes on.
+BYTES_OF_A_PIECE = 32 << 20
 
 
 class Exchange:
@@ -360,7 +360,7 @@ def _pieces(variables: Sequence[keras.Variable]) -> list[list[int]]:
     for place, variable in enumerate(variables):
         dtype, size = variable.dtype, math.prod(variable.shape) * variable.value.dtype.size
         if size > room.get(dtype, 0):
-            last[dtype], room[dtype] = [], _PIECE
+            last[dtype], room[dtype] = [], BYTES_OF_A_PIECE
             pieces.append(last[dtype])
         last[dtype].append(place)
         room[dtype] -= size
