@@ -27,6 +27,7 @@ def rows():
             "code": pl.Series([f"code {n}" for n in random.zipf(1.6, ROWS) % 500]),
             "tiny": pl.Series(random.integers(-128, 128, ROWS), dtype=pl.Int8),
             "wide": pl.Series(random.integers(0, 2**64 - 1, ROWS, dtype=np.uint64)),
+            "huge": pl.Series([2**63 + 10**15 * (n % 500) for n in range(ROWS)], dtype=pl.UInt64),
             "price": prices,
             "whole": pl.Series(random.poisson(3, ROWS)),
             "on": pl.Series(random.random(ROWS) < 0.3).set(pl.Series(every % 5 == 0), None),
@@ -172,7 +173,7 @@ def test_different_values_and_their_skew_are_those_of_the_data(name, distance, r
     assert np.abs(shares[0][:common] - shares[1][:common]).max() < distance
 
 
-@pytest.mark.parametrize("name", ["wide", "price", "whole", "tiny", "at", "day"])
+@pytest.mark.parametrize("name", ["wide", "huge", "price", "whole", "tiny", "at", "day"])
 def test_quantities_have_the_quantiles_of_the_data(name, rows, made):
     def numbers(frame):
         values = frame[name].to_physical().drop_nulls().cast(pl.Float64)

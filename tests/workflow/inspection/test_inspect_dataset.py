@@ -399,6 +399,9 @@ def test_html_shows_each_column_and_no_markup_of_the_data():
         ({"orderId": list(range(100))}, ""),
         ({"x": [1.5] * 9}, ""),
         ({"x": [0.5, 1.5, None]}, "ops.FillMedian() >> ops.Normalize()"),
+        # As pandas makes them of integers beside a missing value.
+        ({"userId": [7.0, 9.0, None]},
+         'ops.LambdaOp(lambda c: c.cast("int64")) >> ops.Categorify()'),
         ({"x": [0.5] * 95 + [2000.0] * 5}, "ops.LogOp() >> ops.Normalize()"),
         ({"x": [-0.5] * 95 + [2000.0] * 5}, "ops.Normalize()"),
         ({"n": list(range(-200, 200))}, "ops.Normalize()"),
@@ -408,6 +411,8 @@ def test_html_shows_each_column_and_no_markup_of_the_data():
         ({"city": [f"c{n}" for n in range(90)] + ["c1"]}, "ops.Categorify(freq_threshold=2)"),
         ({"day": [dt.date(2024, 1, n) for n in (1, 2)]},
          'ops.DatePart(["month", "weekday"]) >> ops.Categorify()'),
+        ({"at": [dt.datetime(2024, 1, n, tzinfo=dt.UTC) for n in (1, 2)]},
+         'ops.DatePart(["month", "weekday", "hour"]) >> ops.Categorify()'),
     ],
 )  # fmt: skip
 def test_suggestions(values, operators):
