@@ -44,7 +44,6 @@ class _Watched:
         lane: the slot and the lane of that step's result where a group computes it.
         missing: the result of that step for values outside the vocabulary.
         ends: the least and the greatest value in the training, if there is a range.
-        is_list: whether it holds lists.
     """
 
     name: str
@@ -53,7 +52,6 @@ class _Watched:
     lane: tuple[int, int]
     missing: int
     ends: tuple[Array, Array] | None
-    is_list: bool
 
 
 class InputCounts:
@@ -153,7 +151,7 @@ class InputCounts:
             return
         counts = {(ROWS, ""): rows}
         for column in self._columns:
-            for kind, count in _counted(column, waiting, rows).items():
+            for kind, count in _counted(column, waiting).items():
                 counts[kind, column.name] = count
         with self._lock:
             for key, count in counts.items():
@@ -205,14 +203,14 @@ def _watched(
             ends = np.array(least, dtype), np.array(greatest, dtype)
     missing = 0 if lookup is None else program.steps[lookup].parameters["missing"]
     lane = (0, 0) if lookup is None else lanes.get(lookup, (0, 0))
-    return _Watched(name, number, lookup, lane, missing, ends, step.type.is_list)
+    return _Watched(name, number, lookup, lane, missing, ends)
 
 
-def _counted(column: _Watched, waiting: Sequence[Sequence[Column]], rows: int) -> Mapping[str, int]:
+def _counted(column: _Watched, waiting: Sequence[Sequence[Column]]) -> Mapping[str, int]:
     """The counts of a column over the results of several computations."""
     own = [results[column.source] for results in waiting]
     valid = _valid(own)
-    total = sum(len(one.values) for one in own) if column.is_list else rows
+    total = sum(len(one.values) for one in own)
     nulls = 0 if valid is None else total - int(np.count_nonzero(valid))
     counts = {NULLS: nulls, VALUES: total - nulls}
     if column.lookup is not None:
