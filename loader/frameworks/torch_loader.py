@@ -65,9 +65,11 @@ class TorchLoader(ArrayLoader, IterableDataset):
         stream = self._epochs.stream()
         if self._first is None:
             self._start, self._first = self.get_state(), ref(stream)
-        elif self._start is not None:
-            if self._first() is None and _is_glance(self._start, self.get_state()):
-                self._epochs.set_state(self._start)
+        elif (start := self._start) is not None:
+            end = self.get_state()
+            batches = end["batch"] - start["batch"] if end["epoch"] == start["epoch"] else 0
+            if self._first() is None and 0 < batches <= _MOST_GLANCED_AT:
+                self._epochs.set_state(start)
             self._start = None
         return map(self._transport.to_batch, stream)
 
@@ -115,12 +117,6 @@ class TorchLoader(ArrayLoader, IterableDataset):
             column if place.dtype is None else column.to(getattr(torch, place.dtype.name))
             for column, place in parts
         ]
-
-
-def _is_glance(start: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
-    """Whether a pass from one position to the other handed out a batch or two."""
-    batches = end["batch"] - start["batch"]
-    return bool(end["epoch"] == start["epoch"] and 0 < batches <= _MOST_GLANCED_AT)
 
 
 class _KeptBatches:
