@@ -6,16 +6,21 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.dlpack import from_dlpack
 
+from loader.batches.stream import Stream
 from loader.errors import LoaderError
 from loader.files.layout import BatchLayout, refuse_strings
 from loader.frameworks.array_loader import ArrayLoader
 from loader.gpu.exported_tensor import ExportedTensor
 from loader.opening.open_loader import Data, OpenedDevice
+
+# Keras takes so many batches of a pass to learn their shapes, drops it, and begins another one to train.
+_MOST_GLANCED_AT = 2
 
 
 class TorchLoader(ArrayLoader, IterableDataset):
@@ -27,7 +32,9 @@ class TorchLoader(ArrayLoader, IterableDataset):
     memory of a batch lives until the work that was queued for it before the next one is done.
     Iterate over it, or pass it to a `DataLoader` with `batch_size=None` and without worker
     processes: threads read ahead already. `state_dict` and `load_state_dict` are its position, as
-    torchdata's `StatefulDataLoader` asks for it.
+    torchdata's `StatefulDataLoader` asks for it. If the first pass, or the first after
+    `load_state_dict`, is dropped within two batches, as by Keras' `fit`, which learns their shapes
+    from it, the next pass begins at the same position.
 
     If `torch.distributed` is initialised, each process takes its own share; pass the same `seed` to
     all.
@@ -45,6 +52,9 @@ class TorchLoader(ArrayLoader, IterableDataset):
         >>> keras_model.fit(DataLoader(train, batch_size=None), epochs=3)  # doctest: +SKIP
     """
 
+    _start: Mapping[str, Any] | None = None
+    _first: ref[Stream] | None = None
+
     def __iter__(self) -> Iterator[Any]:
         """One epoch of batches."""
         if get_worker_info() is not None:
@@ -52,7 +62,21 @@ class TorchLoader(ArrayLoader, IterableDataset):
                 "Expected a DataLoader without worker processes, since each of them would read all "
                 "rows. Received: one of several. Pass num_workers=0; threads read ahead."
             )
-        return super().__iter__()
+        stream = self._epochs.stream()
+        if self._first is None:
+            self._start, self._first = self.get_state(), ref(stream)
+        elif (start := self._start) is not None:
+            end = self.get_state()
+            batches = end["batch"] - start["batch"] if end["epoch"] == start["epoch"] else 0
+            if self._first() is None and 0 < batches <= _MOST_GLANCED_AT:
+                self._epochs.set_state(start)
+            self._start = None
+        return map(self._transport.to_batch, stream)
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Resume the next epoch at a position; see `ArrayLoader.set_state`."""
+        super().set_state(state)
+        self._start = self._first = None
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch handed out; see `get_state`."""

@@ -65,3 +65,45 @@ def test_fit(tmp_path, backend, loader):
     for loss in map(float, losses):
         assert loss == pytest.approx(np.log1p(np.exp(-expected)), rel=1e-4)
         expected += 1 / (1 + np.exp(expected))
+
+
+RESUMED = """
+import keras
+from torch.utils.data import DataLoader
+from loader import TorchLoader
+
+def make():
+    return TorchLoader("rows.parquet", batch_size=50, label_names=["label"], cat_names=["user"], seed=1)
+
+interrupted = make()
+batches = iter(interrupted)
+taken = [user for _ in range(12) for user in next(batches)[0]["user"][:, 0].tolist()]
+resumed = make()
+resumed.load_state_dict(interrupted.state_dict())
+user = keras.Input((1,), name="user", dtype="int32")
+table = keras.layers.Embedding(1000, 1, embeddings_initializer="zeros")
+model = keras.Model({"user": user}, keras.layers.Flatten()(table(user)))
+model.compile(keras.optimizers.SGD(50.0), keras.losses.BinaryCrossentropy(from_logits=True))
+model.fit(DataLoader(resumed, batch_size=None), verbose=0, shuffle=False)
+trained = table.get_weights()[0][:, 0].nonzero()[0].tolist()
+print(len(set(trained) | set(taken)), len(trained), resumed.get_state()["epoch"])
+"""
+
+
+def test_fit_resumes_within_an_epoch(tmp_path):
+    """Keras begins a pass to build the model, and then another one to train."""
+    row = np.arange(1000)
+    pl.DataFrame({"user": row, "label": (row % 2).astype(np.int8)}).write_parquet(
+        tmp_path / "rows.parquet", row_group_size=100
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", RESUMED],
+        check=False,
+        env=os.environ | {"KERAS_BACKEND": "torch"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    # The 400 rows that were left, which with the 600 before are all of them.
+    assert done.stdout.split() == ["1000", "400", "1"]

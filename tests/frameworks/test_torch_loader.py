@@ -102,6 +102,14 @@ def test_the_position_is_a_state_dict(folder, loader):
         assert torch.equal(x["user"], expected["user"])
 
 
+@pytest.mark.parametrize(("glanced_at", "same"), [(2, True), (3, False)])
+def test_a_glance_does_not_use_up_an_epoch(loader, glanced_at, same):
+    glance = iter(loader)
+    first = [next(glance)[0]["user"] for _ in range(glanced_at)]
+    del glance
+    assert torch.equal(next(iter(loader))[0]["user"], first[0]) == same
+
+
 def test_each_process_takes_its_share(folder, tmp_path):
     """Two processes of torch.distributed take each row once."""
     import torch.multiprocessing as processes
