@@ -58,8 +58,8 @@ class Installation:
     """
 
     binary: Path
-    wheel: Path | None
-    interpreter: Interpreter | None
+    wheel: Path | None = None
+    interpreter: Interpreter | None = None
 
     def knows(self, flag: str) -> bool:
         """Whether the program has a command-line flag, since an unknown one ends it."""
