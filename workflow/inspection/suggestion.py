@@ -53,7 +53,8 @@ def suggestion(column: ColumnInspection) -> Suggestion:
         >>> print(suggestion(inspect_dataset({"userId": [7, 9, 7]})["userId"]))
         Categorify(), embedding 5 x 16: 2 different values
     """
-    if column.distinct < 2 and not (column.distinct and column.nulls):
+    missing = column.nulls or column.null_elements or column.nans
+    if column.distinct < 2 and not (column.distinct and missing):
         return Suggestion("", None, "all values are equal" if column.distinct else "no values")
     if column.time:
         return _of_times("dates" if column.time == "date" else "times")

@@ -402,6 +402,11 @@ def test_html_shows_each_column_and_no_markup_of_the_data():
         # As pandas makes them of integers beside a missing value.
         ({"userId": [7.0, 9.0, None]},
          'ops.LambdaOp(lambda c: c.cast("int64")) >> ops.Categorify()'),
+        # One value, or none: as two values.
+        ({"seen": [1.0, None, 1.0]}, 'ops.LambdaOp(lambda c: c.cast("int64")) >> ops.Categorify()'),
+        ({"seen": [1.0, float("nan")]},
+         'ops.LambdaOp(lambda c: c.cast("int64")) >> ops.Categorify()'),
+        ({"seen": [[7], [7, None]]}, "ops.Categorify()"),
         ({"x": [0.5] * 95 + [2000.0] * 5}, "ops.LogOp() >> ops.Normalize()"),
         ({"x": [-0.5] * 95 + [2000.0] * 5}, "ops.Normalize()"),
         ({"n": list(range(-200, 200))}, "ops.Normalize()"),
