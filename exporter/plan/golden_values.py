@@ -115,7 +115,7 @@ def _unseen(tables: Sequence[Column], step: int, least: int, most: int) -> int:
     if highest <= most - step:
         return highest + step
     held = {int(key) for keys in tables for key in keys.array}
-    return next((number for number in range(least, most) if number not in held), least)
+    return next((number for number in range(least, most, step) if number not in held), least)
 
 
 def _key(keys: Column, place: int) -> Any:

@@ -27,14 +27,25 @@ def test_a_category_that_stands_for_null_in_requests_is_not_sent_as_one(dtype, c
     assert {1, 3} <= {int(row.request["hour"][0, 0]) for row in sent}
 
 
-def test_a_category_is_unseen_beside_both_ends_of_the_dtype(export):
+DAY = 86_400_000_000  # microseconds
+FIRST_DAY = date(1700, 1, 1)  # of the golden rows
+AFTER_IT = (date(1700, 1, 2) - date(1970, 1, 1)).days * DAY
+
+
+@pytest.mark.parametrize(
+    ("known", "unseen"),
+    [
+        (pl.Series([0, 1, 2, 4, 254], dtype=pl.UInt8), 3),
+        (pl.Series([FIRST_DAY, date(9999, 12, 31)]), AFTER_IT),
+    ],
+)
+def test_a_category_is_unseen_beside_both_ends_of_the_dtype(known, unseen, export):
     """The row of unseen values had the smallest value, a known one: no row proved an unknown id."""
-    rows = pl.DataFrame({"hour": pl.Series([0, 1, 2, 4, 254], dtype=pl.UInt8)})
-    workflow = Workflow(["hour"] >> ops.Categorify()).fit(rows)
+    workflow = Workflow(["hour"] >> ops.Categorify()).fit(pl.DataFrame({"hour": known}))
     network = models.mlp(workflow.output_schema, hidden=(2,))
     report = export(network, workflow, labels=[], serving=ServingOptions(runtime="onnx"))
     sent = read_golden(report.paths["movies"] / "golden.json")
-    assert 3 in {int(row.request["hour"][0, 0]) for row in sent}
+    assert unseen in {int(row.request["hour"][0, 0]) for row in sent}
 
 
 OF_EACH = pl.DataFrame(
