@@ -80,9 +80,10 @@ def find_tritonserver(
     Raises:
         ServerError: there is none, or the named one or the interpreter cannot be run.
     """
-    python = python or os.environ.get("TRITONSERVER_PYTHON")
-    interpreter = ask_interpreter(python)
-    folder = interpreter.wheel or ask_interpreter().wheel
+    interpreter = own = ask_interpreter()
+    if python := python or os.environ.get("TRITONSERVER_PYTHON"):
+        interpreter = ask_interpreter(python)
+    folder = interpreter.wheel or own.wheel
     wheel = None if folder is None else Path(folder)
     named = tritonserver or os.environ.get("TRITONSERVER")
     path = shutil.which(named or "tritonserver")
@@ -91,8 +92,8 @@ def find_tritonserver(
     if path is not None:
         binary = Path(path).resolve()
         inside = wheel is not None and binary.is_relative_to(wheel)
-        own = interpreter if inside or python else None
-        return Installation(binary, wheel if inside else None, own)
+        needed = interpreter if inside or python else None
+        return Installation(binary, wheel if inside else None, needed)
     if wheel is None:
         raise ServerError(
             "Expected a tritonserver: as the argument, in the environment variable TRITONSERVER, "

@@ -53,8 +53,7 @@ def suggestion(column: ColumnInspection) -> Suggestion:
         >>> print(suggestion(inspect_dataset({"userId": [7, 9, 7]})["userId"]))
         Categorify(), embedding 5 x 16: 2 different values
     """
-    missing = column.nulls or column.null_elements or column.nans
-    if column.distinct < 2 and not (column.distinct and missing):
+    if column.distinct < 2 and not (column.distinct and _are_some_missing(column)):
         return Suggestion("", None, "all values are equal" if column.distinct else "no values")
     if column.time:
         return _of_times("dates" if column.time == "date" else "times")
@@ -134,15 +133,18 @@ def _categorified(column: ColumnInspection, before: str, facts: str) -> Suggesti
 
 
 def _of_numbers(column: ColumnInspection) -> Suggestion:
-    missing = column.nulls + column.null_elements + column.nans
     steps, reasons = [], ["numbers"]
-    if missing:
+    if _are_some_missing(column):
         steps.append("ops.FillMissing(0)" if column.is_list else "ops.FillMedian()")
         reasons.append("some missing")
     if _is_long_tailed(column):
         steps.append("ops.LogOp()")
         reasons.append("a long tail")
     return Suggestion(" >> ".join([*steps, "ops.Normalize()"]), None, ", ".join(reasons))
+
+
+def _are_some_missing(column: ColumnInspection) -> bool:
+    return bool(column.nulls or column.null_elements or column.nans)
 
 
 def _is_long_tailed(column: ColumnInspection) -> bool:
