@@ -180,18 +180,20 @@ def is_tensorflow_in_use() -> bool:
     return context.context()._context_handle is not None  # noqa: SLF001
 
 
-def limit_connecting(sizes: Mapping[str, int], seconds: float) -> None:
-    """Limit the time in which `tf.distribute` connects processes, which is else an hour.
+def limit_waiting(sizes: Mapping[str, int], seconds: float, silence: float) -> None:
+    """Limit the times of `tf.distribute`, which are else an hour and ten seconds.
 
     Args:
         sizes: number of processes of each job, "chief" or "worker"; at least one job.
-        seconds: the limit.
+        seconds: to connect processes.
+        silence: seconds without a heartbeat after which a process counts as lost.
     """
     leader = "chief" if "chief" in sizes else "worker"
     context.context().configure_coordination_service(
         "standalone",
         f"/job:{leader}/replica:0/task:0",
         cluster_register_timeout_in_ms=int(1000 * seconds),
+        heartbeat_timeout_in_ms=int(1000 * silence),
         coordinated_jobs=[
             coordination_config_pb2.CoordinatedJob(name=job, num_tasks=size)
             for job, size in sizes.items()

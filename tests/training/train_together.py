@@ -442,6 +442,20 @@ class Freezing(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
+class Pause(keras.callbacks.Callback):
+    """Stops all threads of the process in its second epoch for some seconds, as a machine that is moved."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self._seconds = seconds
+
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002
+        if epoch == 1:
+            subprocess.Popen(["sh", "-c", f"sleep {self._seconds}; kill -CONT {os.getpid()}"])
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(1)  # who is missed is told with the next heartbeats
+
+
 class Hanging(keras.callbacks.Callback):
     """Waits in its second epoch, until a file is there."""
 
@@ -456,7 +470,7 @@ class Hanging(keras.callbacks.Callback):
 
 def until_one_dies(rows, checkpoint):
     """The last worker is killed in the second epoch."""
-    workers = join_workers()
+    workers = join_workers(timeout=200)
     keras.utils.set_random_seed(0)
     data = load(rows, "lists", workers.rank, workers.size)
     callbacks = [Death()] if workers.rank == 2 else []
@@ -544,11 +558,21 @@ def several_classes():
 
 
 def until_one_freezes(rows, rank):
-    workers = join_workers()
+    workers = join_workers(timeout=200)
     data = load(rows, "lists", workers.rank, workers.size)
     callbacks = [Freezing()] if workers.rank == int(rank) else []
     return refused(
         lambda: train(make("lists"), data, epochs=2, callbacks=callbacks, workers=workers)
+    )
+
+
+def paused_together(rows, timeout, seconds):
+    """All are paused in the second epoch, and go on."""
+    workers = join_workers(timeout=float(timeout))
+    data = load(rows, "lists", workers.rank, workers.size)
+    callbacks = [Pause(seconds)]
+    return refused(
+        lambda: train(make("lists"), data, epochs=15, callbacks=callbacks, workers=workers)
     )
 
 

@@ -22,12 +22,24 @@ _UNHEALTHY = "The following tasks are unhealthy"
 _CRASHED = "The tasks have crashed"
 _ABORTED = "Collective ops is aborted by"
 _SERVICE = "RPC: /tensorflow.CoordinationService/"
+_SILENT = "heartbeat"
 _LATE = "no answer of all workers in time"
-# Seconds; the service notices a lost worker after ten, and tells all others within this time.
+# Seconds; within them the service, once it has noticed a lost worker, tells all others.
 GRACE = 5.0
 # Seconds between two looks at the other workers while the GPU works.
 _LOOK = 5.0
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
+
+
+def longest_silence(timeout: float) -> float:
+    """Seconds without a heartbeat after which a worker counts as lost.
+
+    TensorFlow's own ten end a run of days when a machine is paused, as to move it to another host.
+
+    Args:
+        timeout: that of `join_workers`.
+    """
+    return max(timeout / 10, 10.0)
 
 
 @contextmanager
@@ -95,7 +107,7 @@ def wait_for_gpu(workers: Workers, tensors: Any) -> None:
     while waiting.is_alive():
         for rank in range(workers.size):
             if rank != workers.rank:
-                _expect_alive(workers, rank)
+                _expect_alive(workers, rank, longest_silence(workers.collectives.timeout))
         if time.monotonic() > until:
             raise tf.errors.DeadlineExceededError(None, None, _LATE)
         waiting.join(_LOOK)
@@ -106,12 +118,11 @@ def _read(tensors: list[tf.Tensor]) -> None:
         tensor.numpy()
 
 
-def _expect_alive(workers: Workers, rank: int) -> None:
+def _expect_alive(workers: Workers, rank: int, silence: float) -> None:
     is_chief = rank < workers.chiefs
+    job, index = ("chief", rank) if is_chief else ("worker", rank - workers.chiefs)
     try:
-        expect_peer(
-            "chief" if is_chief else "worker", rank - (0 if is_chief else workers.chiefs), _LOOK
-        )
+        expect_peer(job, index, silence)
     except tf.errors.OpError as error:
         raise TrainingError(_message_of_lost(workers, workers.name(rank))) from error
 
@@ -131,7 +142,17 @@ def _reason(workers: Workers, error: tf.errors.OpError, timeout: float) -> str |
     is_lost = _ABORTED in str(error) or isinstance(
         error, (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
     )
-    lost = lost_workers(workers, str(error)) if is_lost else None
+    if not is_lost:
+        return None
+    if _SILENT in str(error) and _ranks(workers, str(error)) == {workers.rank}:
+        return (
+            f"Expected this worker, {workers.name(workers.rank)}, to be heard by the others at least "
+            f"every {longest_silence(timeout):g} seconds. Received: a silence longer than that, as of a "
+            "process or machine that was paused, so that it counts as lost. Start all workers "
+            "again: train(checkpoint=...) resumes. A longer timeout of join_workers allows a silence "
+            "of a tenth of it."
+        )
+    lost = lost_workers(workers, str(error))
     return None if lost is None else _message_of_lost(workers, lost)
 
 
@@ -153,6 +174,10 @@ def lost_workers(workers: Workers, message: str) -> str | None:
     if not tasks and _SERVICE in message and workers.rank:
         ranks = [0]  # the service runs in the first worker
     return ", ".join(workers.name(rank) for rank in ranks) or None
+
+
+def _ranks(workers: Workers, message: str) -> set[int]:
+    return {_rank(workers, *task) for task in _TASK.findall(message)}
 
 
 def _rank(workers: Workers, job: str, task: str) -> int:

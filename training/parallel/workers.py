@@ -16,9 +16,9 @@ from loader.tensorflow.workers import current_worker
 from training.errors import TrainingError
 from training.parallel.collectives import Collectives
 from training.parallel.devices import expect_alike, own_device
-from training.parallel.failures import end_with_others
+from training.parallel.failures import end_with_others, longest_silence
 from training.parallel.meeting import meet
-from training.private import is_tensorflow_in_use, limit_connecting
+from training.private import is_tensorflow_in_use, limit_waiting
 from workflow.schema.own_names import OwnNames
 from workflow.schema.python_number import python_number
 
@@ -67,9 +67,10 @@ def join_workers(timeout: float = 600.0) -> Workers:
     Args:
         timeout: seconds to wait for workers that have not started yet, and that a call of the
             training step may take, after which another worker counts as hanging. XLA compiles, and
-            the first worker saves, within this time. A worker that dies ends the others sooner,
-            within half a minute. But if another program has a worker's port, that worker raises an error
-            and the others wait without a limit, in TensorFlow: end them.
+            the first worker saves, within this time. A worker that dies, or whose machine is
+            paused, counts as lost after a tenth of it, at least 10 seconds. But if another program
+            has a worker's port, that worker raises an error and the others wait without a limit, in
+            TensorFlow: end them.
 
     Returns:
         The workers; without TF_CONFIG this process alone.
@@ -107,7 +108,9 @@ def join_workers(timeout: float = 600.0) -> Workers:
         )
     meet(addresses, _own_rank(chiefs), timeout)
     sizes = {"chief": len(chiefs), "worker": len(non_chiefs)}
-    limit_connecting({job: size for job, size in sizes.items() if size}, timeout)
+    limit_waiting(
+        {job: size for job, size in sizes.items() if size}, timeout, longest_silence(timeout)
+    )
     strategy = _connected(timeout)
     with strategy.scope():
         size, rank = current_worker() or (1, 0)

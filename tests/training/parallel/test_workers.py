@@ -1,6 +1,7 @@
 """Several processes that train one model, each a worker of TF_CONFIG, on this machine's CPU."""
 
 import json
+import re
 import signal
 import socket
 import threading
@@ -233,7 +234,7 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     workers = start(3, tmp_path, program.until_one_dies, rows, run, chief=True)
     workers[2].join(200)
     assert workers[2].exitcode == -signal.SIGKILL
-    for error in found_by(workers[:2], tmp_path, timeout=30):
+    for error in found_by(workers[:2], tmp_path, timeout=60):
         assert "Expected all 3 workers to train until the end. Received: worker 2 (local" in error
     first, second = found_by(start(2, tmp_path, program.resumed, rows, run), tmp_path)
     # Keras names one layer of a set, another one in another process.
@@ -263,6 +264,25 @@ def test_a_worker_out_of_reach_is_named_by_the_other(rows, tmp_path, frozen):
     error = json.loads((tmp_path / str(1 - frozen)).read_text())["found"]
     name = f"worker {frozen} (localhost:"
     assert f"Expected all 2 workers to train until the end. Received: {name}" in error
+
+
+@pytest.mark.long
+def test_a_machine_that_is_paused_ends_no_run(rows, tmp_path):
+    """TensorFlow's own limit is ten seconds."""
+    assert found_by(start(2, tmp_path, program.paused_together, rows, 600, 20), tmp_path) == [
+        "nothing",
+        "nothing",
+    ]
+
+
+@pytest.mark.long
+def test_workers_whose_machine_was_paused_for_too_long_say_so(rows, tmp_path):
+    for error in found_by(start(2, tmp_path, program.paused_together, rows, 100, 25), tmp_path):
+        assert re.match(
+            r"Expected this worker, worker [01] \(localhost:\d+\), to be heard by the others at least "
+            "every 10 seconds. Received: a silence longer than that",
+            error,
+        )
 
 
 @pytest.mark.long

@@ -255,7 +255,9 @@ def test_processes_with_tf_config_train_together(shard):
         )
         for config in tf_configs(2)
     ]
-    first, second = (json.loads(process.communicate(timeout=200)[0]) for process in processes)
+    outputs = [process.communicate(timeout=400)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    first, second = map(json.loads, outputs)
     assert [first.pop("network"), second.pop("network")] == ["model.keras", None]
     assert [first["samples"], second["samples"]] == [4_000, 4_000]  # half of the rows, twice
     assert first["history"] == second["history"]
