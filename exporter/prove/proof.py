@@ -47,6 +47,7 @@ class Proof:
             answer, or to 1 if that is larger.
         golden: the rows as requests of the published model, with the answers of this process.
         in_server: whether a server answered them too.
+        no_server: why none can be started here, if the export asked for one where there is one.
         nan: the features that are NaN in golden rows and reach a network in TensorFlow.
         made_nan: the names of the rows of which the network makes NaN, though their features are usual numbers.
     """
@@ -57,6 +58,7 @@ class Proof:
     difference: float
     golden: tuple[GoldenAnswer, ...] = ()
     in_server: bool = False
+    no_server: str = ""
     nan: tuple[str, ...] = ()
     made_nan: tuple[str, ...] = ()
 

@@ -32,7 +32,7 @@ def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
         proof: the proof in this process.
 
     Returns:
-        The proof, which says whether a server took part.
+        The proof, which says whether a server took part, or why none could.
 
     Raises:
         ExportError: there is no server, it cannot load the models, it answers a golden row
@@ -45,7 +45,7 @@ def prove_served(stage: Path, plan: Plan, proof: Proof) -> Proof:
         expect_server()
     except ServerError as error:
         if prove == "auto":
-            return proof
+            return replace(proof, no_server=str(error))
         raise _unproven(error) from error
     at_work("answer golden rows in a server")
     try:

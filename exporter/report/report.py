@@ -167,6 +167,8 @@ class ExportReport(metaclass=OwnNames):
             remarks.append("A server has loaded the models and answered the golden rows.")
         else:
             remarks.append("The golden rows were answered in the process of the export.")
+        if self.proof.no_server:
+            remarks.append(f"No server answered them too. {self.proof.no_server}")
         remarks += self._of_nan()
         if self.proof.refused:
             remarks.append(

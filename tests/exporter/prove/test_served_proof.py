@@ -29,6 +29,7 @@ def test_a_server_answers_before_anything_is_published(export, options):
     kept = {**options, "prove": "process"}
     before = export(serving=ServingOptions(**kept))
     assert "answered in the process of the export" in str(before)
+    assert "No server" not in str(before)
     report = export(version=2, serving=ServingOptions(**options))
     assert "A server has loaded the models and answered the golden rows" in str(report)
     assert report.proof.in_server
@@ -53,7 +54,10 @@ def test_what_a_server_cannot_load_is_not_published(export, tmp_path):
 
 @pytest.mark.usefixtures("no_server")
 def test_without_a_server_auto_is_the_process(export):
-    assert not export(serving=ServingOptions(prove="auto")).proof.in_server
+    report = export(serving=ServingOptions(prove="auto"))
+    assert not report.proof.in_server
+    text = " ".join(str(report).split())
+    assert "No server answered them too. Expected the program tritonserver. Received: /no" in text
     with pytest.raises(ExportError, match=r"Received: /none/tritonserver, cannot be run"):
         export(version=2, serving=ServingOptions(prove="server"))
 
