@@ -377,17 +377,25 @@ def _pandas_type(dtype: Any) -> str:
 def _from_pandas(frame: Any) -> pl.DataFrame:
     objects = {str(n): n for n, dtype in frame.dtypes.items() if str(dtype) == "object"}
     mixed = {name: own for name, own in objects.items() if _holds_arrays_beside_others(frame[own])}
-    others = frame.drop(columns=[*mixed.values()])
-    table = pl.DataFrame(pl.from_pandas(others))
-    table.columns = [str(name) for name in others.columns]  # it renames one whose name is empty
-    table = table.with_columns(pl.Series(n, _lists_of_pandas(frame[o])) for n, o in mixed.items())
-    table = table.select(str(name) for name in frame.columns)
+    try:
+        table = _converted(frame, mixed)
+    except OverflowError:  # pyarrow's integers of Python's end at 2**63
+        table = _converted(frame, objects)
     # Polars takes a column of None alone for strings; without a type of its own, it gets that of the fit.
     for name, own in objects.items():
         if getattr(table[name].dtype, "inner", table[name].dtype).is_temporal():
             _expect_one_time(frame[own])
     untyped = [name for name in objects if table[name].null_count() == table.height]
     return table.with_columns(pl.col(untyped).cast(pl.Null))
+
+
+def _converted(frame: Any, as_dict: Mapping[str, Any]) -> pl.DataFrame:
+    """A pandas frame of which some columns, by the texts of their names, are read as those of a dict."""
+    others = frame.drop(columns=[*as_dict.values()])
+    table = pl.DataFrame(pl.from_pandas(others))
+    table.columns = [str(name) for name in others.columns]  # it renames one whose name is empty
+    table = table.with_columns(pl.Series(n, _of_objects(frame[o])) for n, o in as_dict.items())
+    return table.select(str(name) for name in frame.columns)
 
 
 def _holds_arrays_beside_others(column: Any) -> bool:
@@ -403,8 +411,8 @@ def _holds_arrays_beside_others(column: Any) -> bool:
     return len(sorts) > 1
 
 
-def _lists_of_pandas(column: Any) -> Any:
-    """The rows as those of a dict, in which a missing list is None."""
+def _of_objects(column: Any) -> Any:
+    """The rows as those of a dict, in which a missing value is None."""
     missing = column.isna()
     return _listed([None if none else row for row, none in zip(column, missing, strict=True)])
 

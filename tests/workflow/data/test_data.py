@@ -51,6 +51,15 @@ def test_pandas_is_taken_with_its_nulls():
     assert made.rows() == [(1, 1.5, "a", [1]), (None, None, None, None)]
 
 
+def test_pandas_holds_ids_beyond_int64():
+    """Hashes of 64 bits, which pandas has as Python's integers in lists and beside None."""
+    frame = pd.DataFrame({"l": [[2**64 - 1, 7], None], "s": ["a", None], 0: [0.5, None]})
+    frame["n"] = pd.Series([2**63, None], dtype=object)
+    made = as_lazy_frame(frame).collect()
+    assert made.rows() == [([2**64 - 1, 7], "a", 0.5, 2**63), (None, None, None, None)]
+    assert made.dtypes == [pl.List(pl.UInt64), pl.String, pl.Float64, pl.UInt64]
+
+
 @pytest.mark.parametrize("kind", [pa.table, pa.record_batch, pd.DataFrame, pl.DataFrame, dict])
 def test_an_empty_name_is_a_name(kind, tmp_path):
     """R writes the names of rows in a column without a name."""
