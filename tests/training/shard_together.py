@@ -231,7 +231,7 @@ def up_to(rows, folder, epochs, shard):
 
 def until_one_dies(rows, folder):
     """The last worker is killed in the second epoch."""
-    workers = join_workers(timeout=200)
+    workers = join_workers(timeout=400)
     keras.utils.set_random_seed(1)
     callbacks = [Death()] if workers.rank == workers.size - 1 else []
     return refused(

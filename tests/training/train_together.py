@@ -470,7 +470,7 @@ class Hanging(keras.callbacks.Callback):
 
 def until_one_dies(rows, checkpoint):
     """The last worker is killed in the second epoch."""
-    workers = join_workers(timeout=200)
+    workers = join_workers()
     keras.utils.set_random_seed(0)
     data = load(rows, "lists", workers.rank, workers.size)
     callbacks = [Death()] if workers.rank == 2 else []
@@ -558,7 +558,7 @@ def several_classes():
 
 
 def until_one_freezes(rows, rank):
-    workers = join_workers(timeout=200)
+    workers = join_workers()
     data = load(rows, "lists", workers.rank, workers.size)
     callbacks = [Freezing()] if workers.rank == int(rank) else []
     return refused(

@@ -35,11 +35,12 @@ def longest_silence(timeout: float) -> float:
     """Seconds without a heartbeat after which a worker counts as lost.
 
     TensorFlow's own ten end a run of days when a machine is paused, as to move it to another host.
+    By default a worker that dies still ends the others within half a minute.
 
     Args:
         timeout: that of `join_workers`.
     """
-    return max(timeout / 10, 10.0)
+    return max(timeout / 30, 20.0)
 
 
 @contextmanager
@@ -150,7 +151,7 @@ def _reason(workers: Workers, error: tf.errors.OpError, timeout: float) -> str |
             f"every {longest_silence(timeout):g} seconds. Received: a silence longer than that, as of a "
             "process or machine that was paused, so that it counts as lost. Start all workers "
             "again: train(checkpoint=...) resumes. A longer timeout of join_workers allows a silence "
-            "of a tenth of it."
+            "of a thirtieth of it."
         )
     lost = lost_workers(workers, str(error))
     return None if lost is None else _message_of_lost(workers, lost)

@@ -68,7 +68,7 @@ def join_workers(timeout: float = 600.0) -> Workers:
         timeout: seconds to wait for workers that have not started yet, and that a call of the
             training step may take, after which another worker counts as hanging. XLA compiles, and
             the first worker saves, within this time. A worker that dies, or whose machine is
-            paused, counts as lost after a tenth of it, at least 10 seconds. But if another program
+            paused, counts as lost after a thirtieth of it, at least 20 seconds. But if another program
             has a worker's port, that worker raises an error and the others wait without a limit, in
             TensorFlow: end them.
 
