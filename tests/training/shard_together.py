@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from train_together import BATCH, Death, refused, weights_of
+from worker_processes import PATIENCE
 
 from benchmarks.measure import memory_gb, peak_memory
 from loader import KerasSequenceLoader, LoaderCheckpoint
@@ -101,7 +102,7 @@ def measured(model, rows):
 
 def divided(rows, folder):
     """Train with each way of dividing tables; then misuse them."""
-    workers = join_workers(timeout=400)
+    workers = join_workers(PATIENCE)
     found = {shard: trained(shard, rows, workers) for shard in SHARDS}
     found["refused"] = misused(rows, folder, workers)
     found["given"] = given(workers)
@@ -205,7 +206,7 @@ def misused(rows, folder, workers):
 
 def up_to(rows, folder, epochs, shard):
     """Train up to an epoch, from the checkpoint."""
-    workers = join_workers(timeout=400)
+    workers = join_workers(PATIENCE)
     keras.utils.set_random_seed(1)
     model = make(shard)
     train(
@@ -247,7 +248,7 @@ def gathered(folder):
 
     And while one that all workers have gets the values of the first one.
     """
-    workers = join_workers(timeout=400)
+    workers = join_workers(PATIENCE)
     item = keras.Input((1,), name="item", dtype="int64")
     features = layers.DenseFeatures({"item": (400_000, 128)}, shard="row", name="features")
     output = keras.layers.Dense(1, "sigmoid")(features({"item": item}))
@@ -319,7 +320,7 @@ def fitted(model, data, loss, workers=None, epochs=EPOCHS):
 
 def towers(rows, *kinds):
     """Two towers with each way of dividing tables; "behaviour", a sequence; "softmax", over a batch."""
-    workers = join_workers(timeout=400)
+    workers = join_workers(PATIENCE)
     others = {"behaviour": behaviour, "softmax": softmax}
     return {
         kind: others[kind](rows, workers) if kind in others else pairs(kind, rows, workers)

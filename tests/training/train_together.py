@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import polars as pl
 import tensorflow as tf
+from worker_processes import PATIENCE
 
 from loader import KerasSequenceLoader, LoaderCheckpoint, LoaderError
 from training import TrainingError, compile_model, join_workers, models, optimizers, train
@@ -117,7 +118,7 @@ def trained(case, rows, workers):
 
 def joined_and_different(rows):
     """Train as one; then with settings that differ, and last with a worker that has no rows."""
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
     exchange.BYTES_OF_A_PIECE = 100  # Dense gradients travel in several pieces, as large ones do.
     found = {case: trained(case, rows, workers) for case in CASES}
     data = load(rows, "lists", workers.rank, workers.size)
@@ -293,7 +294,7 @@ class Slower(keras.callbacks.Callback):
 
 def slower_on_one(rows):
     """Train two epochs, where one worker alone has a callback that changes the learning rate."""
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
     data = load(rows, "single ids", workers.rank, workers.size)
     callbacks = [Slower()] if workers.rank else []
     model = make("single ids")
@@ -318,7 +319,7 @@ class ReadBetween(keras.callbacks.Callback):
 
 def read_between_epochs(rows):
     """The first worker's loader is one epoch ahead from the second one on."""
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
     data = load(rows, "lists", workers.rank, workers.size)
     callbacks = [] if workers.rank else [ReadBetween(data)]
     return refused(
@@ -369,13 +370,13 @@ def fit_rows(workers, rows):
 
 
 def unequal_rows():
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
     return refused(lambda: fit_rows(workers, 4 + workers.rank))
 
 
 def reduced_precision():
     """Few steps in 16 bits. In the first one only the second worker's gradients overflow."""
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
     found = {}
     for precision in ("bfloat16", "float16"):
         keras.utils.set_random_seed(0)
@@ -418,7 +419,7 @@ def weights_of_16_bits(workers):
 def slow_first():
     """The first worker asks, long after the last operation of all, whether the other has ended."""
     failures.GRACE = 60  # on a busy machine the first one may come late
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
     texts = workers.collectives.texts(str(workers.rank))
     if workers.rank == 0:
         time.sleep(3)
@@ -484,7 +485,7 @@ def until_one_dies(rows, checkpoint):
 
 def resumed(rows, checkpoint):
     """Train on; then with another model, and where only the first worker finds the checkpoint."""
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
 
     def run(hidden=(8,), folder=checkpoint):
         data, model = load(rows, "lists", workers.rank, workers.size), make("lists", hidden)
@@ -516,7 +517,7 @@ class Stop(keras.callbacks.Callback):
 
 def stopped_within_an_epoch(rows, folder):
     """Train without a stop; then with one, and on."""
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
 
     def run(name, *callbacks):
         keras.utils.set_random_seed(0)
@@ -542,7 +543,7 @@ def stopped_within_an_epoch(rows, folder):
 
 def several_classes():
     """Train and validate with a metric of a number for each class."""
-    workers = join_workers()
+    workers = join_workers(PATIENCE)
     keras.utils.set_random_seed(workers.rank)
     x = keras.Input((1,), name="x")
     model = keras.Model({"x": x}, keras.layers.Dense(3, "softmax")(x))

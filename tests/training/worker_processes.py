@@ -13,6 +13,10 @@ _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tensorflow", "keras"])
 
 
+# The timeout of workers, none of which is to be lost: machines were seen to stand still for half a minute.
+PATIENCE = 3_000
+
+
 def tf_configs(size, *, chief=False):
     """The TF_CONFIG of each of so many workers, at free ports of this machine."""
     with ExitStack() as stack:
