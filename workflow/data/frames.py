@@ -275,16 +275,18 @@ def _lists_of_numpys_times(rows: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _array_of_times(values: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """Array of numpy's times in one unit, missing ones as NaT.
+def _array_of_times(values: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Array of numpy's times in the finest of their units, missing ones as NaT.
 
     Raises:
         TypeError: there are times of Python or of pandas among them, which numpy does not join.
     """
-    made = np.array([np.datetime64("NaT") if v is None or v != v else v for v in values])  # noqa: PLR0124
-    if made.dtype.kind != "M":
+    times = [None if v is None or v != v else v for v in values]  # noqa: PLR0124
+    if not all(time is None or isinstance(time, np.datetime64) for time in times):
         raise TypeError("it holds times of numpy beside others")
-    return made
+    # NaT without a unit, which numpy deprecates, counts as one of microseconds.
+    dtypes = {v.dtype for v in values if isinstance(v, np.datetime64)} - {np.dtype("M8")}
+    return np.array(times, np.result_type(*(dtypes or {np.dtype("M8[us]")})))
 
 
 def _are_floats(types: set[type]) -> bool:

@@ -37,7 +37,7 @@ ARROW = {
 TIMES = {
     NAIVE: [
         [NOON_NAIVE, None],
-        [np.datetime64(NOON_NAIVE, "ns"), np.datetime64("NaT")],
+        [np.datetime64(NOON_NAIVE, "ns"), np.datetime64("NaT", "s")],
         np.array([NOON_NAIVE, None], "datetime64[us]"),
         np.array([NOON_NAIVE, None], "datetime64[ns]"),
         np.array([NOON_NAIVE, None], object),
