@@ -383,7 +383,7 @@ def test_times_of_numpy_in_a_list_are_read_in_their_unit(unit):
 @pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "us", "ns"])
 def test_lists_of_numpys_times_are_read_in_their_unit(unit):
     times = np.array([5000, -7], f"datetime64[{unit}]")
-    data = {"at": [list(times), [], None, (times[0], None, np.datetime64("NaT", "s"))]}
+    data = {"at": [list(times), [], None, (times[0], None, np.datetime64("NaT", unit))]}
     first, last = times.astype("datetime64[us]").astype(int).tolist()
     workflow = Workflow(["at"]).fit(data)
     assert workflow.input_schema["at"].time == ("date" if unit == "D" else "naive")
