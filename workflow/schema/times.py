@@ -15,6 +15,10 @@ _ZONE_AS_NAIVE = (
     "Take the hours of the zone that was meant: .dt.convert_time_zone({zone!r})"
     ".dt.replace_time_zone(None) in Polars, .dt.tz_convert({zone!r}).dt.tz_localize(None) in pandas."
 )
+# The most microseconds of numpy's units from milliseconds on.
+_DAY = 86_400_000_000
+_LONGEST = {"Y": 366 * _DAY, "M": 31 * _DAY, "W": 7 * _DAY, "D": _DAY, "h": _DAY // 24}
+_LONGEST |= {"m": 60_000_000, "s": 1_000_000, "ms": 1_000}
 _DATE_AS_TIME = "A date has no hour. Send the times, or .cast(pl.Datetime) where midnight is meant."
 _TIME_AS_DATE = "Cut the hours off: .dt.date() in Polars, .dt.date in pandas."
 _TIME_AS_NUMBER = (
@@ -88,14 +92,16 @@ def in_microseconds(values: Array) -> Array:
 
     Returns:
         Shape (N,), `datetime64[us]`; finer units are rounded down, and values out of range are NaT,
-        where numpy's own cast wraps around.
+        where numpy's own cast wraps around or, from 2.5 on, raises OverflowError.
 
     Example:
         >>> in_microseconds(np.array([7, 2**60]).view("datetime64[s]"))
         array(['1970-01-01T00:00:07.000000',                        'NaT'],
               dtype='datetime64[us]')
     """
-    made = values.astype("datetime64[us]")
-    if np.datetime_data(values.dtype)[0] not in ("us", "ns", "ps", "fs", "as"):
-        made[made.astype(values.dtype) != values] = np.datetime64("NaT", "us")
-    return made
+    unit, count = np.datetime_data(values.dtype)
+    if unit in _LONGEST:
+        last = (2**63 - 1) // (_LONGEST[unit] * count)
+        numbers, values = values.view(np.int64), values.copy()
+        values[(numbers < -last) | (numbers > last)] = np.datetime64("NaT", "us")
+    return values.astype("datetime64[us]")
