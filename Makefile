@@ -134,8 +134,8 @@ test-versions:  ## The versions of RESOLUTION=lowest-direct or highest, in an en
 	RESOLUTION=$(RESOLUTION) $(RESOLVED)/bin/python -m pytest $(PARALLEL) -m "not long and not gpu" $(RESOLUTION_TESTS)
 
 # A GPU needs an older Polars, and the embedded server an older NumPy: here it is that of .venv, as for all with NumPy 2.
-NUMPY2_TESTS ?= tests/workflow/data tests/workflow/expressions tests/workflow/ops tests/workflow/transform \
-  tests/conformance tests/loader tests/exporter/write tests/end_to_end/test_parity.py
+NUMPY2_TESTS ?= tests/workflow tests/conformance tests/loader tests/serving/inputs tests/exporter/write \
+  tests/end_to_end/test_parity.py
 NUMPY2_PYTHON ?= $(PYTHON_RANGE)
 test-numpy2: env  ## The locked versions with NumPy 2 and Polars 2, in an environment of their own
 	@command -v $(UV) >/dev/null || (python3 -m venv $(VENV)-uv && $(VENV)-uv/bin/pip install --quiet uv)

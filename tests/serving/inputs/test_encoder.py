@@ -111,10 +111,10 @@ POLARS += (pl.Datetime("ms"), pl.Duration, pl.Decimal(10, 2), pl.String, pl.List
 def test_frames_together_as_one_by_one(columns, dtype, nullable):
     together, alone = contract([dtype] * 3, nullable), one_by_one(contract([dtype] * 3, nullable))
     frame = pl.DataFrame(
-        [
-            pl.Series(f"c{n}", numbers, pl.Int64).cast(kind)
-            for n, (kind, numbers) in enumerate(columns)
-        ]
+        pl.Series(f"c{n}", [[number] for number in numbers]).cast(kind)
+        if kind == pl.List
+        else pl.Series(f"c{n}", numbers, pl.Int64).cast(kind)
+        for n, (kind, numbers) in enumerate(columns)
     )
     for table in (frame, frame.head(1)):
         expect_as_one_by_one(together, alone, table)

@@ -53,7 +53,7 @@ VALUES = [
     np.array(3),
     np.zeros((2, 2)),
     np.array(["x"]),
-    np.datetime64("nat"),
+    np.datetime64("nat", "s"),
     np.dtype("datetime64[s]"),
     dt.date(2020, 2, 29),
     pl.Series([0.5, None]),
