@@ -69,7 +69,7 @@ def string_bits(texts: Any) -> Any:
         uint64, with the shape of `texts`.
 
     Example:
-        >>> string_bits(tf.constant(["", "a"])).numpy()[0]
+        >>> int(string_bits(tf.constant(["", "a"]))[0])
         0
     """
     flat = tf.reshape(texts, [-1])
