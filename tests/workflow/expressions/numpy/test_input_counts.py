@@ -76,16 +76,6 @@ def test_beyond_the_budget_results_are_left_out_until_the_next_take(workflow):
         assert counts.take() == {("rows", ""): 2, ("values", "age"): 2}
 
 
-def test_values_that_will_be_overwritten_are_copied(workflow):
-    ages = np.array([3.0, 4.0])
-    for borrowed, outside in (((), 2), (("age",), 0)):
-        counts = InputCounts(workflow.program, workflow.training_data, borrowed)
-        ages[:] = 3.0
-        counts.add(results(workflow, ages))
-        ages[:] = 100.0
-        assert counts.take().get(("outside", "age"), 0) == outside
-
-
 @pytest.mark.parametrize("rows", [1, 2_000])
 def test_unknown_values_are_counted_where_lookups_are_made_together(rows):
     names = list("abcdef")
