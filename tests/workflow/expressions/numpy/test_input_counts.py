@@ -1,4 +1,4 @@
-"""Counting of a program's inputs: what is left out under load, and what memory is relied on."""
+"""Counting of a program's inputs, and what is left out under load."""
 
 import numpy as np
 import pytest
@@ -74,6 +74,30 @@ def test_beyond_the_budget_results_are_left_out_until_the_next_take(workflow):
         for _ in range(5):
             counts.add(results(workflow, [3.0]))
         assert counts.take() == {("rows", ""): 2, ("values", "age"): 2}
+
+
+def often():
+    """Ids of the values that came three times, in a vocabulary of their own."""
+    cast = ["user"] >> ops.LambdaOp(lambda user: user.cast("int32"))
+    return cast >> ops.Categorify(freq_threshold=3) >> ops.Rename(postfix="_often")
+
+
+def joined():
+    """The rows of a table of as many users, others."""
+    table = {"user": [7, 8, 9], "age": [1, 2, 3]}
+    return ["user"] >> ops.JoinExternal(table, on="user") >> ops.Rename(postfix="_joined")
+
+
+@pytest.mark.parametrize("beside", [often, joined])
+def test_unknown_values_are_those_of_the_vocabulary_whose_share_is_expected(beside):
+    ids = ["user"] >> ops.Categorify()
+    workflow = Workflow(beside() + ids).fit({"user": [1, 1, 1, 2, 3]})
+    program, training = workflow.program, workflow.training_data
+    # Of five values two came once.
+    assert training.expectations({"user": False})["unknown", "user"] == 2 / 5
+    counts = InputCounts(program, training)
+    counts.add(NumpyInterpreter(program).results({"user": Column(np.array([1, 2, 9, 3]))}))
+    assert counts.take()["unknown", "user"] == 1
 
 
 @pytest.mark.parametrize("rows", [1, 2_000])
