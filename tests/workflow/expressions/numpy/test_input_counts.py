@@ -122,3 +122,14 @@ def test_a_range_beyond_the_dtype_that_is_sent_contains_all_its_values(dtype):
     sent = np.array([0, 1, 127], dtype)
     counts.add(NumpyInterpreter(workflow.program).results({"id": Column(sent)}))
     assert counts.take() == {("rows", ""): 3, ("values", "id"): 3}
+
+
+def test_the_ends_of_a_range_are_inside_as_a_client_rounds_them():
+    ends = [0.7, 1.1]
+    workflow = Workflow(["price"] >> ops.Normalize()).fit({"price": ends})
+    counts = InputCounts(workflow.program, workflow.training_data, dtypes={"price": "float32"})
+    sent = np.array(ends, "float32").astype("float64")
+    assert sent[0] < ends[0]
+    assert sent[1] > ends[1]
+    counts.add(NumpyInterpreter(workflow.program).results({"price": Column(sent)}))
+    assert counts.take() == {("rows", ""): 2, ("values", "price"): 2}
