@@ -232,7 +232,7 @@ def _expect_places(items: ItemVectors, index: Any, description: str) -> None:
     """Check that the ids of an index are places in the catalogue, as far as the nearest of some items show it."""
     chosen = np.unique(np.linspace(0, len(items.ids) - 1, _TRIED).astype(np.int64))
     places, _ = _searching().nearest(index, items.vectors[chosen], 1)
-    wrong = places[(places < 0) | (places >= len(items.ids))]
+    wrong = places[places >= len(items.ids)]
     if len(wrong):
         raise TrainingError(
             f"Expected an index whose ids are the places of the items in their file, from 0 to {len(items.ids) - 1}. "

@@ -38,9 +38,10 @@ class StoredRepository:
     """
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
-        self.url = url.rstrip("/")
         with _store_errors():
             self._folder = Objects(storage_options).path(url)
+        # As the objects' keys have it, and tools of the store take it.
+        self.url = str(self._folder).rstrip("/")
 
     @property
     def _bucket(self) -> Bucket:

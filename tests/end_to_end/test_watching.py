@@ -154,18 +154,22 @@ def test_a_step_with_metrics_ends_without_a_crash(repository, tmp_path):
     assert "Fatal Python error" not in written
 
 
-def test_a_step_that_is_unloaded_is_not_silent(server):
+def test_a_step_that_is_unloaded_has_counted_all_and_is_not_silent(server, connection):
     """The server keeps its metrics, so that an old time of its last report would be an alert for ever."""
+    labels = {"model": "movielens", "version": "1"}
 
     def reported():
-        return scrape([server.metrics_url]).value(ALIVE, model="movielens", version="1")
+        return scrape([server.metrics_url]).value(ALIVE, **labels)
 
     assert abs(time.time() - reported()) < 60
+    before = scrape([server.metrics_url])
+    connection.predict(ROWS)
     server.unload("movielens")
     deadline = time.monotonic() + 30
     while not math.isnan(reported()):
         assert time.monotonic() < deadline, "the unloaded step is reported as silent"
         time.sleep(0.1)
+    assert difference(scrape([server.metrics_url]), before, labels)[0] == ROWS.height
     server.load("movielens")
     assert abs(time.time() - reported()) < 60
 

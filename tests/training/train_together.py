@@ -95,6 +95,8 @@ def refused(call):
 def trained(case, rows, workers):
     keras.utils.set_random_seed(workers.rank)  # the first worker's weights count
     data, model, optimizer = load(rows, case, workers.rank, workers.size), make(case), CASES[case]()
+    optimizer.build(model.trainable_variables)
+    optimizer.iterations.assign(100 * workers.rank)  # so does the optimizer's state
     initial = weights_of(model)
     if case != "single ids":
         own = load(rows, case, workers.rank, workers.size)  # of which the first worker's counts

@@ -113,10 +113,8 @@ class TritonPythonModel:
         """Counts of the inputs, and their metrics; None for a server without custom metrics."""
         if not hasattr(pb_utils, "MetricFamily"):  # It came in 23.05.
             return None, None
-        # Values that a request's memory holds, unless the decoding copies them.
-        borrowed = {c.name for c in self._single if c.dtype != "string" and c.layout != "padded"}
         training = TrainingData.from_json(json.loads((HERE / TRAINING_DATA).read_bytes()))
-        counts = InputCounts(program, training, borrowed, budget=BUDGET)
+        counts = InputCounts(program, training, budget=BUDGET)
         self._warming_up = len(config.get("model_warmup", ()))
         published = text.get("published", config.get("name", ""))
         labels = {"model": published, "version": HERE.name}

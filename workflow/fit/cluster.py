@@ -180,7 +180,8 @@ def _expect_distinct(visible: dict[str, str]) -> None:
         visible: the value of `VISIBLE_GPUS` of each worker, by its address.
 
     Example:
-        >>> _expect_distinct({"tcp://10.0.0.1:4000": "0,1", "tcp://10.0.0.1:4001": "1,0"})
+        >>> own = {"tcp://10.0.0.1:4000": "0,1", "tcp://10.0.0.1:4001": "1,0", "tcp://10.0.0.2:4000": ""}
+        >>> _expect_distinct(own)
     """
     users: dict[tuple[str, str], list[str]] = defaultdict(list)
     for address, devices in visible.items():

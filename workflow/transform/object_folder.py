@@ -76,7 +76,7 @@ def write_to_store(
         files = write(folder)
         for file in (*files, folder / SCHEMA_FILE):
             put((place / file.name).key, file)
-        return [f"{url.rstrip('/')}/{file.name}" for file in files]
+        return [str(place / file.name) for file in files]
 
 
 def _expect_no_parquet(folder: ObjectPath) -> None:

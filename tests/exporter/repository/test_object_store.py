@@ -128,13 +128,14 @@ def test_a_server_does_not_load_an_ensemble_until_its_last_object_is_there(expor
 
 
 def test_a_model_of_the_name_is_refused_before_the_network_is_written(to_store, link):
-    to_store(serving=SMALL)
+    # The tools of a store take a key as it is written.
+    assert to_store(key="/./models/", serving=SMALL).repository == f"{link.url}/models"
     link.requests.clear()
     with pytest.raises(
         ExportError,
         match=r"no model 'movies' in s3://.*Received: objects of movies, movies_onnx, movies_nvt",
     ) as e:
-        to_store(version=2, serving=SMALL)
+        to_store(key="/./models/", version=2, serving=SMALL)
     commands = str(e.value).partition("remove it: ")[2].rstrip(".").split("; ")
     assert commands == [
         f"aws s3 rm --recursive {link.url}/models/{model}"

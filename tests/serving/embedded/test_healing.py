@@ -16,6 +16,7 @@ from server_processes import identity_of, processes
 from exporter import rollback
 from serving import ClientError, EnsembleClient, TritonServer
 from serving.embedded import server as server_module
+from serving.embedded.healing import kill_instances
 from serving.embedded.installation import find_tritonserver
 from serving.embedded.publication import LiveServer
 
@@ -73,6 +74,16 @@ def test_it_answers_again(healed, process_of, wait_for, name, sent):
     wait_for(lambda: hit not in processes(identity_of(healed)))
     restarts = healed.log_path.read_text().count("Started GRPCInferenceService") - starts
     assert restarts == (name == "tritonserver")
+
+
+def test_processes_of_another_server_with_the_model_are_left_alone(repository, wait_for):
+    with TritonServer(repository, ["prepare"]) as server:
+        with TritonServer(repository, ["prepare"]) as broken:
+            running, identity = processes(identity_of(server)), identity_of(broken)
+            kill_instances(identity, "prepare")
+            wait_for(lambda: "triton_python_backend_stub" not in processes(identity).values())
+        assert processes(identity_of(server)) == running
+        assert server.is_ready()
 
 
 def test_a_system_may_remove_old_temporary_files(repository, wait_for):

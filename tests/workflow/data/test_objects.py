@@ -400,7 +400,9 @@ def test_results_in_a_store_are_those_on_a_disk(link, raw, workflow, tmp_path):
     url, made = link.put_folder(raw, "raw"), f"{link.url}/made"
     options = {"rows_per_file": 2, "shuffle": True, "seed": 3}
     want = workflow.fit(raw).transform_to_parquet(raw, tmp_path / "made", **options)
-    files = workflow.transform_to_parquet(url, made, storage_options=link.options, **options)
+    # Other tools take a key as it is written.
+    odd = f"{link.url}/.//made/"
+    files = workflow.transform_to_parquet(url, odd, storage_options=link.options, **options)
     assert files == [f"{made}/{path.name}" for path in want]
     assert_frame_equal(read(made, link.options), read(tmp_path / "made"))
     assert Source.of(made, storage_options=link.options).schema == workflow.output_schema

@@ -371,6 +371,9 @@ def test_workers_with_gpus_of_their_own_are_accepted(client, monkeypatch):
         give("1", "1,0")
         with pytest.raises(WorkflowError, match="which both use GPU 1"):
             cluster.expect_own_gpus("gpu", client)
+        give("", "0,1")  # without the variable a process uses the first one
+        with pytest.raises(WorkflowError, match="which both use GPU 0"):
+            cluster.expect_own_gpus("gpu", client)
     finally:
         client.run(lambda: os.environ.pop("CUDA_VISIBLE_DEVICES", None))
 

@@ -6,7 +6,7 @@ Copied into exported models: numpy and the standard library only, Python 3.10.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -60,7 +60,6 @@ class InputCounts:
     Args:
         program: the program.
         training: facts about the data that it was fitted to.
-        borrowed: the inputs whose values may be overwritten when a request has been answered.
         dtypes: the dtypes in which values were sent; by default those of the program.
         budget: the rows that are counted between two calls of `take`, where a result counts as
             COST_OF_A_RESULT rows at least; further results are left out. Without it all are counted.
@@ -80,7 +79,6 @@ class InputCounts:
         self,
         program: Program,
         training: TrainingData,
-        borrowed: Collection[str] = (),
         dtypes: Mapping[str, str] | None = None,
         budget: float = math.inf,
     ) -> None:
@@ -90,7 +88,6 @@ class InputCounts:
             for number, step in enumerate(program.steps)
             if step.verb == "source"
         ]
-        self._borrowed = [column.source for column in self._columns if column.name in borrowed]
         self._budget = self._left = budget
         self._lock = Lock()
         self._waiting: list[Sequence[Column]] = []
@@ -123,11 +120,6 @@ class InputCounts:
             return
         rows = results[self._columns[0].source].rows
         self._left -= max(rows, COST_OF_A_RESULT)
-        if self._borrowed:
-            results = [*results]
-            for number in self._borrowed:
-                own = results[number]
-                results[number] = Column(own.array.copy(), own.valid, own.lengths)
         with self._lock:
             self._waiting.append(results)
             self._rows += rows

@@ -1,4 +1,4 @@
-"""Counting of a program's inputs: what is left out under load, and what memory is relied on."""
+"""Counting of a program's inputs, and what is left out under load."""
 
 import numpy as np
 import pytest
@@ -76,14 +76,28 @@ def test_beyond_the_budget_results_are_left_out_until_the_next_take(workflow):
         assert counts.take() == {("rows", ""): 2, ("values", "age"): 2}
 
 
-def test_values_that_will_be_overwritten_are_copied(workflow):
-    ages = np.array([3.0, 4.0])
-    for borrowed, outside in (((), 2), (("age",), 0)):
-        counts = InputCounts(workflow.program, workflow.training_data, borrowed)
-        ages[:] = 3.0
-        counts.add(results(workflow, ages))
-        ages[:] = 100.0
-        assert counts.take().get(("outside", "age"), 0) == outside
+def often():
+    """Ids of the values that came three times, in a vocabulary of their own."""
+    cast = ["user"] >> ops.LambdaOp(lambda user: user.cast("int32"))
+    return cast >> ops.Categorify(freq_threshold=3) >> ops.Rename(postfix="_often")
+
+
+def joined():
+    """The rows of a table of as many users, others."""
+    table = {"user": [7, 8, 9], "age": [1, 2, 3]}
+    return ["user"] >> ops.JoinExternal(table, on="user") >> ops.Rename(postfix="_joined")
+
+
+@pytest.mark.parametrize("beside", [often, joined])
+def test_unknown_values_are_those_of_the_vocabulary_whose_share_is_expected(beside):
+    ids = ["user"] >> ops.Categorify()
+    workflow = Workflow(beside() + ids).fit({"user": [1, 1, 1, 2, 3]})
+    program, training = workflow.program, workflow.training_data
+    # Of five values two came once.
+    assert training.expectations({"user": False})["unknown", "user"] == 2 / 5
+    counts = InputCounts(program, training)
+    counts.add(NumpyInterpreter(program).results({"user": Column(np.array([1, 2, 9, 3]))}))
+    assert counts.take()["unknown", "user"] == 1
 
 
 @pytest.mark.parametrize("rows", [1, 2_000])
@@ -108,3 +122,14 @@ def test_a_range_beyond_the_dtype_that_is_sent_contains_all_its_values(dtype):
     sent = np.array([0, 1, 127], dtype)
     counts.add(NumpyInterpreter(workflow.program).results({"id": Column(sent)}))
     assert counts.take() == {("rows", ""): 3, ("values", "id"): 3}
+
+
+def test_the_ends_of_a_range_are_inside_as_a_client_rounds_them():
+    ends = [0.7, 1.1]
+    workflow = Workflow(["price"] >> ops.Normalize()).fit({"price": ends})
+    counts = InputCounts(workflow.program, workflow.training_data, dtypes={"price": "float32"})
+    sent = np.array(ends, "float32").astype("float64")
+    assert sent[0] < ends[0]
+    assert sent[1] > ends[1]
+    counts.add(NumpyInterpreter(workflow.program).results({"price": Column(sent)}))
+    assert counts.take() == {("rows", ""): 2, ("values", "price"): 2}
