@@ -246,10 +246,17 @@ def _lists(rows: Sequence[Any]) -> Any:
         return _lists_of_times(rows, types)
     kinds = set(map(type, rows))
     if len(kinds) > 1 and kinds & {np.ndarray, pl.Series}:  # which Polars takes alone
-        return pa.array([row.to_list() if isinstance(row, pl.Series) else row for row in rows])
+        return pa.array(list(map(_for_arrow, rows)))
     if are_floats:
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
+
+
+def _for_arrow(row: Any) -> Any:
+    """A list as pyarrow takes it: in the byte order of this machine."""
+    if isinstance(row, np.ndarray):
+        return row.astype(row.dtype.newbyteorder("="), copy=False)
+    return row.to_list() if isinstance(row, pl.Series) else row
 
 
 def _lists_of_times(rows: Sequence[Any], types: set[type]) -> list[Any]:
@@ -378,7 +385,7 @@ def _pandas_type(dtype: Any) -> str:
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
     objects = {str(n): n for n, dtype in frame.dtypes.items() if str(dtype) == "object"}
-    mixed = {name: own for name, own in objects.items() if _holds_arrays_beside_others(frame[own])}
+    mixed = {name: own for name, own in objects.items() if _holds_misread_arrays(frame[own])}
     try:
         table = _converted(frame, mixed)
     except OverflowError:  # pyarrow's integers of Python's end at 2**63
@@ -394,14 +401,20 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
 def _converted(frame: Any, as_dict: Mapping[str, Any]) -> pl.DataFrame:
     """A pandas frame of which some columns, by the texts of their names, are read as those of a dict."""
     others = frame.drop(columns=[*as_dict.values()])
-    table = pl.DataFrame(pl.from_pandas(others))
+    swapped = {n: t.newbyteorder("=") for n, t in others.dtypes.items() if _is_swapped(t)}
+    table = pl.DataFrame(pl.from_pandas(others.astype(swapped) if swapped else others))
     table.columns = [str(name) for name in others.columns]  # it renames one whose name is empty
     table = table.with_columns(pl.Series(n, _of_objects(frame[o])) for n, o in as_dict.items())
     return table.select(str(name) for name in frame.columns)
 
 
-def _holds_arrays_beside_others(column: Any) -> bool:
-    """Whether rows are arrays beside lists or arrays of another dtype.
+def _is_swapped(dtype: Any) -> bool:
+    """Whether values are in the byte order of another machine, as in files of HDF5 and FITS."""
+    return isinstance(dtype, np.dtype) and not dtype.isnative
+
+
+def _holds_misread_arrays(column: Any) -> bool:
+    """Whether rows are arrays beside lists or arrays of another dtype, or in another byte order.
 
     Pyarrow makes floats of integers beside an empty array, and ends the process for floats behind times.
     """
@@ -410,7 +423,7 @@ def _holds_arrays_beside_others(column: Any) -> bool:
         for row in column
         if isinstance(row, np.ndarray | list | tuple)
     }
-    return len(sorts) > 1
+    return len(sorts) > 1 or any(map(_is_swapped, sorts))
 
 
 def _of_objects(column: Any) -> Any:

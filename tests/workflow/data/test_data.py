@@ -243,12 +243,35 @@ def test_numbers_of_several_types_are_floats_that_hold_them(given, expected):
         ([[np.int8(1)], None, [300]], pl.List(pl.Int64)),
         ([np.array([1], np.int8), np.array([300])], pl.List(pl.Int64)),
         ([np.array([True]), [None, np.bool_(False)]], pl.List(pl.Boolean)),
+        ([np.array([256], ">i8"), None], pl.List(pl.Int64)),
     ],
 )
 def test_values_of_numpy_keep_their_kind(given, dtype):
     made = as_lazy_frame({"x": given}).collect()["x"]
     plain = [list(row) if isinstance(row, list | np.ndarray) else row for row in given]
     assert (made.dtype, made.to_list()) == (dtype, plain)
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "expected"),
+    [
+        (np.array([1, 256, -2], ">i4"), pl.Int32, [1, 256, -2]),
+        (np.array([0.1, np.nan, -2], ">f4"), pl.Float32, [float(np.float32(0.1)), None, -2.0]),
+        (
+            [np.array([256], ">i8"), np.array([2], ">i8"), None],
+            pl.List(pl.Int64),
+            [[256], [2], None],
+        ),
+    ],
+)
+def test_pandas_may_hold_another_byte_order(given, dtype, expected):
+    """Big-endian numbers, as files of HDF5 and FITS hold them."""
+    frame = pd.DataFrame({"other": ["a", None, "b"], "x": given, "last": [1.5, 2.5, None]})
+    for data in (frame, frame[["x"]]):
+        made = as_lazy_frame(data).collect()
+        x = made["x"].fill_nan(None) if made["x"].dtype.is_float() else made["x"]
+        assert (x.dtype, x.to_list()) == (dtype, expected)
+    assert as_lazy_frame(frame).collect().drop("x").rows() == [("a", 1.5), (None, 2.5), ("b", None)]
 
 
 def test_series_of_times_in_lists_may_have_several_units():
