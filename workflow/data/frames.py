@@ -60,6 +60,8 @@ _HELD = (
     type(None),
 )
 _NOT_HELD = (np.complexfloating, np.void)
+# The names of the types of missing values: pandas' NA and NaT, and numpy's masked.
+_MISSING = frozenset({"NAType", "NaTType", "MaskedConstant"})
 # Types that count as one kind in a list; a bool is not an int there, nor a datetime a date.
 _KINDS: Mapping[type, tuple[type, ...]] = {
     bool: (bool, np.bool_),
@@ -196,7 +198,7 @@ def _type_of(array: np.ndarray[Any, Any]) -> str:
 def _values(values: Any) -> Any:
     """A column of a dict as Polars reads it without loss; see `_listed`."""
     if isinstance(values, np.ma.MaskedArray):  # Polars would take the values below the mask
-        return pa.array(values)
+        return pa.array(_for_arrow(values)) if values.ndim == 1 else _listed(list(values))
     if isinstance(values, np.ndarray):
         if values.dtype == object:
             return _listed(values.tolist())
@@ -214,12 +216,14 @@ def _listed(values: Sequence[Any]) -> Any:
             whose imaginary part it would drop; or values of several types.
     """
     kinds = set(map(type, values))
+    if _are_missing(kinds):
+        return _listed(_without_missing(values))
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
         _are_floats(kinds)  # raises for Python's dates beside numpy's times
         return _values(_array_of_times(values))
-    if kinds & {list, tuple, np.ndarray, pl.Series}:
+    if any(issubclass(kind, list | tuple | np.ndarray | pl.Series) for kind in kinds):
         return _lists(values)
     if _are_floats(kinds):
         _expect_exact(values)
@@ -235,6 +239,7 @@ def _lists(rows: Sequence[Any]) -> Any:
     Raises:
         TypeError: they hold values of several types, other than integers and floats.
     """
+    rows = [_without_missing(row) if _are_missing(_types(row)) else row for row in rows]
     if any(len(row) for row in rows if isinstance(row, list | tuple | np.ndarray | pl.Series)):
         # numpy's empty array is one of floats, whatever the others hold.
         rows = [[] if isinstance(row, np.ndarray) and not row.size else row for row in rows]
@@ -250,6 +255,15 @@ def _lists(rows: Sequence[Any]) -> Any:
     if are_floats:
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
+
+
+def _are_missing(types: set[type]) -> bool:
+    """Whether there are missing values of pandas, or of numpy's masks, among values of some types."""
+    return any(type_.__name__ in _MISSING for type_ in types)
+
+
+def _without_missing(values: Iterable[Any]) -> list[Any]:
+    return [None if type(value).__name__ in _MISSING else value for value in values]
 
 
 def _for_arrow(row: Any) -> Any:
@@ -350,6 +364,8 @@ def _types(row: Any) -> set[type]:
     """The types of the elements of a list."""
     if isinstance(row, pl.Series):
         return {row.dtype.to_python()}
+    if isinstance(row, np.ma.MaskedArray):
+        return set(map(type, row))
     if isinstance(row, np.ndarray) and row.dtype != object:
         return {date if _is_of_days(row) else row.dtype.type}
     return set(map(type, row)) if isinstance(row, list | tuple | np.ndarray) else {type(row)}
@@ -414,16 +430,18 @@ def _is_swapped(dtype: Any) -> bool:
 
 
 def _holds_misread_arrays(column: Any) -> bool:
-    """Whether rows are arrays beside lists or arrays of another dtype, or in another byte order.
+    """Whether rows are arrays beside lists or arrays of another dtype, in another byte order, or with masks.
 
-    Pyarrow makes floats of integers beside an empty array, and ends the process for floats behind times.
+    Pyarrow makes floats of integers beside an empty array, ends the process for floats behind times, and
+    takes the values below a mask.
     """
     sorts = {
         row.dtype if isinstance(row, np.ndarray) else list
         for row in column
         if isinstance(row, np.ndarray | list | tuple)
     }
-    return len(sorts) > 1 or any(map(_is_swapped, sorts))
+    masked = any(isinstance(row, np.ma.MaskedArray) for row in column)
+    return masked or len(sorts) > 1 or any(map(_is_swapped, sorts))
 
 
 def _of_objects(column: Any) -> Any:
@@ -657,10 +675,12 @@ def _not_held(name: Any, values: Iterable[Any]) -> str | None:
 
 
 def _elements(value: Any) -> Iterator[Any]:
+    if type(value).__name__ in _MISSING:
+        return
     if isinstance(value, list | tuple | np.ndarray | pl.Series):
         for element in value:
             yield from _elements(element)
-    elif type(value).__name__ != "NAType":  # a missing value of pandas
+    else:
         yield value
 
 

@@ -324,6 +324,41 @@ def test_masked_values_of_an_array_are_nulls(values):
     assert made == [values[0], None, values[2]]
 
 
+MASKED = np.ma.array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+
+
+@pytest.mark.parametrize("dtype", ["int64", ">i4", "float32"])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (lambda table: table, [[1, None], [3, 4]]),
+        (list, [[1, None], [3, 4]]),
+        (lambda table: [None, table[0], [5]], [None, [1, None], [5]]),
+        (lambda table: pd.Series([table[0], None, [5]]), [[1, None], None, [5]]),
+    ],
+    ids=["table", "rows", "beside lists", "pandas"],
+)
+def test_masked_elements_of_lists_are_nulls(rows, expected, dtype):
+    made = as_lazy_frame({"a": rows(MASKED.astype(dtype))}).collect()["a"]
+    assert made.to_list() == expected
+    assert made.dtype.inner.is_float() == (dtype == "float32")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, pd.NA, 2], [1, None, 2]),
+        (["a", pd.NA], ["a", None]),
+        ([np.ma.masked, 1], [None, 1]),
+        ([pd.Timestamp("2024-01-01"), pd.NaT], [datetime(2024, 1, 1), None]),  # noqa: DTZ001
+        ([datetime(2024, 1, 1), pd.NaT, None], [datetime(2024, 1, 1), None, None]),  # noqa: DTZ001
+    ],
+)
+def test_missing_values_of_pandas_and_of_masks_are_nulls_in_a_dict(values, expected):
+    for given, wanted in ((values, expected), ([values, None], [expected, None])):
+        assert as_lazy_frame({"a": given}).collect()["a"].to_list() == wanted
+
+
 @pytest.mark.parametrize("values", [[1, None, 3], [True, None], ["a", None]])
 def test_arrays_of_objects_are_read_as_lists_are(values):
     made = Workflow("a").fit_transform({"a": np.array(values, object)}).collect()["a"].to_list()
