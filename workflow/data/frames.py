@@ -200,6 +200,7 @@ def _values(values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray):  # Polars would take the values below the mask
         return pa.array(_for_arrow(values)) if values.ndim == 1 else _listed(list(values))
     if isinstance(values, np.ndarray):
+        values = np.asarray(values)  # of numpy's matrix, whose rows are matrices without end
         if values.dtype == object:
             return _listed(values.tolist())
         return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
@@ -452,8 +453,7 @@ def _of_objects(column: Any) -> Any:
 
 def _expect_one_time(values: Iterable[Any]) -> None:
     """Refuse dates beside times, which pyarrow would cut to days, and times with and without a zone."""
-    items = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
-    times = [v for v in items if not isinstance(v, float)]
+    times = [v for v in _elements(list(values)) if not isinstance(v, float | None)]
     _are_floats(set(map(type, times)))  # raises for dates beside times
     _expect_one_sort(times)
 
@@ -678,7 +678,8 @@ def _elements(value: Any) -> Iterator[Any]:
     if type(value).__name__ in _MISSING:
         return
     if isinstance(value, list | tuple | np.ndarray | pl.Series):
-        for element in value:
+        # The rows of a matrix are matrices, and those of an array without dimensions none.
+        for element in np.asarray(value).ravel() if isinstance(value, np.ndarray) else value:
             yield from _elements(element)
     else:
         yield value

@@ -128,6 +128,7 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
             pd.DataFrame({"a": [1, "x"]}),
             "Column 'a' of the pandas frame cannot be read: Could not convert 'x'",
         ),
+        ({"a": [np.array(1), np.array(2)]}, "Column 'a' of the dict cannot be read"),
     ],
 )
 def test_what_is_no_table_is_refused(data, message):
@@ -342,6 +343,15 @@ def test_masked_elements_of_lists_are_nulls(rows, expected, dtype):
     made = as_lazy_frame({"a": rows(MASKED.astype(dtype))}).collect()["a"]
     assert made.to_list() == expected
     assert made.dtype.inner.is_float() == (dtype == "float32")
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_a_matrix_of_numpy_is_read_as_an_array():
+    """As the todense() of a sparse matrix makes it; its rows are matrices without end."""
+    assert as_lazy_frame({"a": np.asmatrix([[1, 2], [3, 4]])}).collect().rows() == [
+        ([1, 2],),
+        ([3, 4],),
+    ]
 
 
 @pytest.mark.parametrize(
