@@ -17,6 +17,7 @@ from workflow.data.sources import Source, as_path
 from workflow.errors import WorkflowError
 from workflow.expressions.polars.series import schema_of
 from workflow.progress.stage import restart, showing
+from workflow.schema.dtypes import SchemaError
 from workflow.schema.names import did_you_mean, listed, rename_advice
 from workflow.transform.parquet_sink import ParquetSink
 from workflow.transform.pieces_in_order import in_order
@@ -58,7 +59,8 @@ def predict_to_parquet(
         The files, in the order of the rows.
 
     Raises:
-        ColumnError: the data lacks a column, or `keep` names an output of the model.
+        ColumnError: the data lacks a column, or `keep` names an output of the model or a column of a type
+            that no workflow takes, such as decimals.
         ClientError: the data cannot be read, the folder holds parquet, or the server refused.
         ServerUnavailableError: no connection, or versions of the model that change during the call.
 
@@ -109,7 +111,12 @@ def _selected(source: Source, keep: list[str], inputs: list[str]) -> Source:
             f"Expected the columns {listed(names)}. Received: data without {listed(missing)}."
             + rename_advice(missing, have),
         )
-    return source.select(names).sound()
+    source = source.select(names)
+    try:
+        schema_of(source.frame.select(keep))
+    except SchemaError as error:
+        raise ColumnError("INVALID_INPUT", str(error)) from error
+    return source.sound()
 
 
 def _written(

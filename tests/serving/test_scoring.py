@@ -1,5 +1,7 @@
 """Predictions for files: each row's own, in order, all or none."""
 
+from decimal import Decimal
+
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -64,6 +66,11 @@ def test_no_rows_give_an_empty_file(client, tmp_path):
             lambda rows: rows.rename({"rating": "same_age"}),
             ["same_age"],
             "'same_age', which the model",
+        ),
+        (
+            lambda rows: rows.with_columns(price=pl.lit(Decimal("1.50"))),
+            ["userId", "price"],
+            r"column 'price' as numbers.*Received: Decimal.*cast\(polars.Float64\)",
         ),
     ],
 )

@@ -60,6 +60,8 @@ _HELD = (
     type(None),
 )
 _NOT_HELD = (np.complexfloating, np.void)
+# The names of the types of missing values: pandas' NA and NaT, and numpy's masked.
+_MISSING = frozenset({"NAType", "NaTType", "MaskedConstant"})
 # Types that count as one kind in a list; a bool is not an int there, nor a datetime a date.
 _KINDS: Mapping[type, tuple[type, ...]] = {
     bool: (bool, np.bool_),
@@ -196,8 +198,9 @@ def _type_of(array: np.ndarray[Any, Any]) -> str:
 def _values(values: Any) -> Any:
     """A column of a dict as Polars reads it without loss; see `_listed`."""
     if isinstance(values, np.ma.MaskedArray):  # Polars would take the values below the mask
-        return pa.array(values)
+        return pa.array(_for_arrow(values)) if values.ndim == 1 else _listed(list(values))
     if isinstance(values, np.ndarray):
+        values = np.asarray(values)  # of numpy's matrix, whose rows are matrices without end
         if values.dtype == object:
             return _listed(values.tolist())
         return in_microseconds(values) if values.dtype.str[1:-1] in _COARSE else values
@@ -214,12 +217,14 @@ def _listed(values: Sequence[Any]) -> Any:
             whose imaginary part it would drop; or values of several types.
     """
     kinds = set(map(type, values))
+    if _are_missing(kinds):
+        return _listed(_without_missing(values))
     if any(issubclass(kind, _NOT_HELD) for kind in kinds):
         raise TypeError("it holds complex numbers, or records")
     if any(issubclass(kind, np.datetime64) for kind in kinds):
         _are_floats(kinds)  # raises for Python's dates beside numpy's times
         return _values(_array_of_times(values))
-    if kinds & {list, tuple, np.ndarray, pl.Series}:
+    if any(issubclass(kind, list | tuple | np.ndarray | pl.Series) for kind in kinds):
         return _lists(values)
     if _are_floats(kinds):
         _expect_exact(values)
@@ -235,6 +240,7 @@ def _lists(rows: Sequence[Any]) -> Any:
     Raises:
         TypeError: they hold values of several types, other than integers and floats.
     """
+    rows = [_without_missing(row) if _are_missing(_types(row)) else row for row in rows]
     if any(len(row) for row in rows if isinstance(row, list | tuple | np.ndarray | pl.Series)):
         # numpy's empty array is one of floats, whatever the others hold.
         rows = [[] if isinstance(row, np.ndarray) and not row.size else row for row in rows]
@@ -246,10 +252,26 @@ def _lists(rows: Sequence[Any]) -> Any:
         return _lists_of_times(rows, types)
     kinds = set(map(type, rows))
     if len(kinds) > 1 and kinds & {np.ndarray, pl.Series}:  # which Polars takes alone
-        return pa.array([row.to_list() if isinstance(row, pl.Series) else row for row in rows])
+        return pa.array(list(map(_for_arrow, rows)))
     if are_floats:
         return pl.Series(rows, dtype=pl.List(pl.Float64))
     return list(map(_of_python, rows)) if _are_of_numpy(types) else rows
+
+
+def _are_missing(types: set[type]) -> bool:
+    """Whether there are missing values of pandas, or of numpy's masks, among values of some types."""
+    return any(type_.__name__ in _MISSING for type_ in types)
+
+
+def _without_missing(values: Iterable[Any]) -> list[Any]:
+    return [None if type(value).__name__ in _MISSING else value for value in values]
+
+
+def _for_arrow(row: Any) -> Any:
+    """A list as pyarrow takes it: in the byte order of this machine."""
+    if isinstance(row, np.ndarray):
+        return row.astype(row.dtype.newbyteorder("="), copy=False)
+    return row.to_list() if isinstance(row, pl.Series) else row
 
 
 def _lists_of_times(rows: Sequence[Any], types: set[type]) -> list[Any]:
@@ -343,6 +365,8 @@ def _types(row: Any) -> set[type]:
     """The types of the elements of a list."""
     if isinstance(row, pl.Series):
         return {row.dtype.to_python()}
+    if isinstance(row, np.ma.MaskedArray):
+        return set(map(type, row))
     if isinstance(row, np.ndarray) and row.dtype != object:
         return {date if _is_of_days(row) else row.dtype.type}
     return set(map(type, row)) if isinstance(row, list | tuple | np.ndarray) else {type(row)}
@@ -378,7 +402,7 @@ def _pandas_type(dtype: Any) -> str:
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
     objects = {str(n): n for n, dtype in frame.dtypes.items() if str(dtype) == "object"}
-    mixed = {name: own for name, own in objects.items() if _holds_arrays_beside_others(frame[own])}
+    mixed = {name: own for name, own in objects.items() if _holds_misread_arrays(frame[own])}
     try:
         table = _converted(frame, mixed)
     except OverflowError:  # pyarrow's integers of Python's end at 2**63
@@ -394,23 +418,31 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
 def _converted(frame: Any, as_dict: Mapping[str, Any]) -> pl.DataFrame:
     """A pandas frame of which some columns, by the texts of their names, are read as those of a dict."""
     others = frame.drop(columns=[*as_dict.values()])
-    table = pl.DataFrame(pl.from_pandas(others))
+    swapped = {n: t.newbyteorder("=") for n, t in others.dtypes.items() if _is_swapped(t)}
+    table = pl.DataFrame(pl.from_pandas(others.astype(swapped) if swapped else others))
     table.columns = [str(name) for name in others.columns]  # it renames one whose name is empty
     table = table.with_columns(pl.Series(n, _of_objects(frame[o])) for n, o in as_dict.items())
     return table.select(str(name) for name in frame.columns)
 
 
-def _holds_arrays_beside_others(column: Any) -> bool:
-    """Whether rows are arrays beside lists or arrays of another dtype.
+def _is_swapped(dtype: Any) -> bool:
+    """Whether values are in the byte order of another machine, as in files of HDF5 and FITS."""
+    return isinstance(dtype, np.dtype) and not dtype.isnative
 
-    Pyarrow makes floats of integers beside an empty array, and ends the process for floats behind times.
+
+def _holds_misread_arrays(column: Any) -> bool:
+    """Whether rows are arrays beside lists or arrays of another dtype, in another byte order, or with masks.
+
+    Pyarrow makes floats of integers beside an empty array, ends the process for floats behind times, and
+    takes the values below a mask.
     """
     sorts = {
         row.dtype if isinstance(row, np.ndarray) else list
         for row in column
         if isinstance(row, np.ndarray | list | tuple)
     }
-    return len(sorts) > 1
+    masked = any(isinstance(row, np.ma.MaskedArray) for row in column)
+    return masked or len(sorts) > 1 or any(map(_is_swapped, sorts))
 
 
 def _of_objects(column: Any) -> Any:
@@ -421,8 +453,7 @@ def _of_objects(column: Any) -> Any:
 
 def _expect_one_time(values: Iterable[Any]) -> None:
     """Refuse dates beside times, which pyarrow would cut to days, and times with and without a zone."""
-    items = [v for v in _elements(list(values)) if v is not None and type(v).__name__ != "NaTType"]
-    times = [v for v in items if not isinstance(v, float)]
+    times = [v for v in _elements(list(values)) if not isinstance(v, float | None)]
     _are_floats(set(map(type, times)))  # raises for dates beside times
     _expect_one_sort(times)
 
@@ -644,10 +675,13 @@ def _not_held(name: Any, values: Iterable[Any]) -> str | None:
 
 
 def _elements(value: Any) -> Iterator[Any]:
+    if type(value).__name__ in _MISSING:
+        return
     if isinstance(value, list | tuple | np.ndarray | pl.Series):
-        for element in value:
+        # The rows of a matrix are matrices, and those of an array without dimensions none.
+        for element in np.asarray(value).ravel() if isinstance(value, np.ndarray) else value:
             yield from _elements(element)
-    elif type(value).__name__ != "NAType":  # a missing value of pandas
+    else:
         yield value
 
 

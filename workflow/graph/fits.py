@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from workflow.expressions.program.program import Program, Step
+from workflow.operator.frame_operator import WindowOperator
 from workflow.schema.column import Array, Column, Strings
+from workflow.schema.schema import Schema
 from workflow.schema.tags import FIT, fits_of
+
+from .row_set import RowSet
 
 _BYTES = 16
 # Bits of a float32 that are left out: sums in another order differ in the last ones.
@@ -20,7 +24,7 @@ _ROUNDED = 8
 _MOST_THREADS = 16
 
 
-def with_fits(program: Program) -> Program:
+def with_fits(program: Program, rows: RowSet) -> Program:
     """The same program, whose output columns have the digests of their fits.
 
     A digest is of the tables and numbers of the steps to a column, and of the digests of the data's
@@ -31,6 +35,8 @@ def with_fits(program: Program) -> Program:
 
     Args:
         program: the steps of a fitted workflow.
+        rows: the rows of its outputs. Where these are other rows than those of the data, as behind
+            Groupby, their columns have the digests of the columns that they were made of.
 
     Returns:
         a program whose `output_schema` has the property `fit_digest`, 32 hexadecimal digits.
@@ -44,11 +50,35 @@ def with_fits(program: Program) -> Program:
         >>> [fit.properties["fit_digest"] == fits[0].properties["fit_digest"] for fit in fits]
         [True, True, False]
     """
+    return _with_fits(program, fits_of_sources(rows))
+
+
+def fits_of_sources(rows: RowSet) -> dict[str, str]:
+    """The digests of the columns that expressions over some rows read, of those that have one."""
+    fits: dict[str, str] = {}
+    for each in [*rows.origins(), rows]:
+        columns = each.columns
+        if origin := each.origin:
+            columns = origin.operator.frame_schema(_with_fits(origin.program(), fits).output_schema)
+        fits = _fits(columns)
+        for extension in each.extensions:
+            if isinstance(extension.operator, WindowOperator):
+                read = _with_fits(each.program(extension.columns.values()), fits).output_schema
+                made = _fits(extension.operator.frame_schema(read))
+                fits |= {extension.keys[name]: fit for name, fit in made.items()}
+    return fits
+
+
+def _fits(columns: Schema) -> dict[str, str]:
+    return {name: fit for name, fit in fits_of(columns.columns).items() if fit}
+
+
+def _with_fits(program: Program, sources: Mapping[str, str]) -> Program:
     _digest_tables(program)
     outputs = []
     for column, number in program.outputs:
         properties = {name: fact for name, fact in column.properties.items() if name != FIT}
-        if digest := _fit(program, number):
+        if digest := _fit(program, number, sources):
             properties[FIT] = digest
         outputs.append((column.with_(properties=properties), number))
     return Program(program.inputs, program.steps, tuple(outputs))
@@ -66,17 +96,18 @@ def _of_table(table: Column) -> bytes:
     return table.derived(FIT, _Digest(table))
 
 
-def _fit(program: Program, number: int) -> str:
+def _fit(program: Program, number: int, sources: Mapping[str, str]) -> str:
     contents = {found for step in program.ancestry([number]) for found in _contents(step)}
-    sources = program.sources_of_steps([number])
-    earlier = fits_of(program.inputs.keep(sources).columns)
-    if not contents and len(sources) == 1:
-        return next(iter(earlier.values()), "")
-    found = sorted([*contents, *(fit.encode() for fit in earlier.values())])
+    earlier = [sources.get(name, "") for name in program.sources_of_steps([number])]
+    if not contents and len(earlier) == 1:
+        return earlier[0]
+    found = sorted([*contents, *(fit.encode() for fit in earlier if any(earlier))])
     return _digest(*found).hex() if found else ""
 
 
 def _contents(step: Step) -> Iterator[bytes]:
+    if step.verb.startswith("fingerprint"):  # gives other ids than our hash, of the same numbers
+        yield step.verb.encode()
     for name, value in step.parameters.items():
         if isinstance(value, Column):
             yield _of_table(value)

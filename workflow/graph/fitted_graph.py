@@ -214,8 +214,9 @@ class FittedGraph:
         learnt, assigned = graph.learnt, graph.output_dtypes.assigned
         built = learnt.program
         if built is None or built[0] != assigned:
-            steps = graph.steps_of(_resolved(graph.nodes, learnt)[graph.nodes[-1]])
-            built = assigned, with_fits(steps) if learnt.from_data else steps
+            output = _resolved(graph.nodes, learnt)[graph.nodes[-1]]
+            steps = graph.steps_of(output)
+            built = assigned, with_fits(steps, output.rows) if learnt.from_data else steps
             learnt.program = built
         return built[1]
 

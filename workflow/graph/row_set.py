@@ -92,8 +92,15 @@ class RowSet:
     def __init__(self, columns: Schema, origin: Origin | None = None) -> None:
         self.columns = columns
         self.origin = origin
-        self._extensions: list[Extension] = []
+        self.extensions: list[Extension] = []
         self._sources = columns
+
+    def origins(self) -> list[RowSet]:
+        """The rows of the data, and those that were made of them one after another, before these."""
+        found = [self]
+        while (origin := found[-1].origin) is not None:
+            found.append(origin.rows)
+        return found[:0:-1]
 
     def features(self) -> Features:
         """The original sources of the rows."""
@@ -123,7 +130,7 @@ class RowSet:
         keys = {name: self._free_key(name) for name in outputs}
         further = [column.with_(name=keys[column.name]) for column in outputs.columns]
         self._sources = Schema([*self._sources.columns, *further])
-        self._extensions.append(Extension(operator, columns, keys))
+        self.extensions.append(Extension(operator, columns, keys))
         return {name: _source(keys[name], outputs[name]) for name in outputs}
 
     def select(
@@ -186,7 +193,7 @@ class RowSet:
     def needed(self, program: Program) -> tuple[set[str], list[Extension]]:
         """The sources that a program reads, directly or through extensions, and these extensions."""
         sources, extensions = set(program.inputs), []
-        for extension in reversed(self._extensions):
+        for extension in reversed(self.extensions):
             if not sources.isdisjoint(extension.keys.values()):
                 sources |= set(self.program(extension.columns.values()).inputs)
                 extensions.append(extension)

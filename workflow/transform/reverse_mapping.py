@@ -10,12 +10,14 @@ import polars as pl
 
 from workflow.errors import WorkflowError
 from workflow.expressions.language.tree import Expression
+from workflow.graph.fits import fits_of_sources, with_fits
 from workflow.graph.fitted_graph import FittedGraph
 from workflow.graph.operator_node import Bound, OperatorNode
-from workflow.graph.row_set import Resolved
+from workflow.graph.row_set import Resolved, RowSet
 from workflow.operator.feature import Feature, State
 from workflow.ops.categorify import Categorify
 from workflow.schema.names import did_you_mean, listed
+from workflow.schema.tags import fits_of
 
 
 def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
@@ -28,6 +30,35 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
     Raises:
         WorkflowError: there is no such output, or its values are not ids of Categorify.
     """
+    return _made_by_categorify(workflow, output).meanings()
+
+
+def fits_of_values(workflow: FittedGraph, output: str) -> set[str]:
+    """The digests of the ids that the values of an output's vocabulary are, or were computed from.
+
+    Empty where the values are those of the data: they have the same meaning in every fit.
+
+    Args:
+        workflow: a fitted workflow.
+        output: the name of an output of Categorify.
+
+    Raises:
+        WorkflowError: as `reverse_mapping`.
+    """
+    ids = _made_by_categorify(workflow, output)
+    steps = list(_steps_to(ids.expression))[1:]
+    read = {step.parameters["name"] for step in steps if step.verb == "source"}
+    found = {fit for name, fit in fits_of_sources(ids.rows).items() if name in read}
+    for other in _ids(workflow):
+        if any(other.expression is step for step in steps):
+            [made] = with_fits(
+                other.rows.program([other.feature]), other.rows
+            ).output_schema.columns
+            found |= set(fits_of([made]).values())
+    return found
+
+
+def _made_by_categorify(workflow: FittedGraph, output: str) -> _Ids:
     last = workflow.made[workflow.nodes[-1]]
     if output not in last.columns:
         raise WorkflowError(
@@ -45,7 +76,7 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
         raise WorkflowError(
             f"Output {output!r} is not made by Categorify, or further operators changed the ids."
         )
-    return meanings[0]
+    return candidates[0]
 
 
 @dataclass(frozen=True)
@@ -56,6 +87,10 @@ class _Ids:
     feature: Feature
     bound: Bound
     state: State
+
+    @property
+    def rows(self) -> RowSet:
+        return self.bound.rows
 
     @property
     def expression(self) -> Expression:
@@ -90,6 +125,18 @@ def _ways_back(expression: Expression, result: Resolved) -> Iterator[Expression]
         if origin is None or name not in origin.columns:
             return
         expression, rows = origin.columns[name].expression, origin.rows
+
+
+def _steps_to(expression: Expression) -> Iterator[Expression]:
+    """An expression, and all that it is computed from, each once."""
+    found = {id(expression): expression}
+    todo = [expression]
+    while todo:
+        step = todo.pop()
+        yield step
+        further = {id(operand): operand for operand in step.operands if id(operand) not in found}
+        found |= further
+        todo += further.values()
 
 
 def _without_casts(expression: Expression) -> Expression:

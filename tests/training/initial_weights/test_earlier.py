@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from training import TrainingError, layers, models, retrieval, train, warm_start
-from workflow import Workflow, get_embedding_sizes, ops
+from workflow import ColumnSelector, Workflow, get_embedding_sizes, ops
 
 # Of each column the most frequent value is another one on Tuesday; "y" goes and "z" comes.
 MONDAY = {
@@ -258,6 +258,23 @@ def test_a_sequence_and_its_target():
     assert list(found.columns.values()) == [(5, 6)]
 
 
+def test_sessions_of_items():
+    """Groupby makes other rows of ids, which are those of the fit nevertheless."""
+
+    def fitted(items):
+        events = {"session": [1, 1, 2, 2], "item": items}
+        ids = (["item"] >> ops.Categorify()) + ["session"]
+        return Workflow((ids >> ops.Groupby("session"))["item_list"]).fit(events)
+
+    before, after = fitted(["x", "x", "y", "x"]), fitted(["z", "y", "y", "x"])
+    earlier, model = (noisy(models.mlp(each.output_schema, hidden=[4])) for each in (before, after))
+    table = model.layers[-3].embedding_tables["item_list"].numpy()
+    known = of_values(before, "item_list", earlier.layers[-3].embedding_tables["item_list"])
+    expected = of_values(after, "item_list", table) | known
+    warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    assert of_values(after, "item_list", model.layers[-3].embedding_tables["item_list"]) == expected
+
+
 @pytest.mark.parametrize("kind", ["batch", "catalogue"])
 def test_frequencies_move_with_the_items_and_a_catalogue_stays(kind, monday, tuesday):
     def model_of(workflow):
@@ -381,18 +398,75 @@ def test_values_of_another_type_begin_anew():
     assert list(found.anew.values()) == ["the values of its ids are String, were Int64"]
 
 
+IDS_OF_IDS = {
+    "ids": lambda ids: ids["item"] >> ops.Categorify() >> ops.Rename(name="of_ids"),
+    "computed": lambda ids: (
+        ids["item"]
+        >> ops.LambdaOp(lambda c: c % 5)
+        >> ops.Categorify()
+        >> ops.Rename(name="of_ids")
+    ),
+    "combination": lambda ids: (
+        [ids[["item", "user"]]] >> ops.Categorify(encode_type="combo") >> ops.Rename(name="of_ids")
+    ),
+    "filtered": lambda ids: (
+        ids
+        >> ops.Filter(lambda rows: rows["item"] > 0)
+        >> ops.Categorify()
+        >> ops.Rename(f=lambda name: "of_ids" if name == "item" else name)
+    )["of_ids"],
+}
+
+
+@pytest.mark.parametrize("kind", IDS_OF_IDS)
+@pytest.mark.parametrize("apart", [False, True], ids=["one workflow", "two workflows"])
+def test_a_vocabulary_of_the_ids_of_another_fit_begins_anew(kind, apart, tmp_path):
+    """Its values are numbers that mean other items in each fit."""
+
+    def fitted(day, data):
+        ids = ["user", "item"] >> ops.Categorify()
+        if not apart:
+            return Workflow(IDS_OF_IDS[kind](ids)).fit(data)
+        Workflow(ids).fit(data).transform_to_parquet(data, tmp_path / day)
+        return Workflow(IDS_OF_IDS[kind](ColumnSelector(["user", "item"]))).fit(tmp_path / day)
+
+    before, after = fitted("monday", MONDAY), fitted("tuesday", TUESDAY)
+    earlier, model = (models.mlp(each.output_schema, hidden=[4]) for each in (before, after))
+    found = warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    assert [*found.anew.values()] == ["the values of its ids are ids of another fit"]
+    again = warm_start(model, after, earlier=model, earlier_workflow=after)
+    assert not again.anew
+
+
+def test_values_of_a_table_that_has_grown_keep_their_vectors():
+    """The genres of a film mean themselves, whichever films the table has."""
+
+    def fitted(films):
+        genres = ["film"] >> ops.JoinExternal(films, on="film") >> ops.Categorify()
+        return Workflow(genres["genre"]).fit({"film": films["film"]})
+
+    before = fitted({"film": [1, 2], "genre": [7, 9]})
+    after = fitted({"film": [1, 2, 3, 4], "genre": [7, 9, 9, 8]})
+    earlier, model = (noisy(models.mlp(each.output_schema, hidden=[4])) for each in (before, after))
+    found = warm_start(model, after, earlier=earlier, earlier_workflow=before)
+    assert not found.anew
+    assert found.columns == {"genre": (5, 6)}
+
+
 def test_buckets_of_a_hash_stay_and_others_begin_anew():
-    def model_of(buckets):
-        fitted = Workflow(["item"] >> ops.HashBucket(buckets)).fit({"item": ["x", "y"]})
+    def model_of(buckets, **options):
+        node = ["item"] >> ops.HashBucket(buckets, **options)
+        fitted = Workflow(node).fit({"item": ["x", "y"]})
         return noisy(models.mlp(fitted.output_schema, hidden=[4]), buckets), fitted
 
     (earlier, before), (model, after) = model_of(8), model_of(8)
     model = noisy(model, 1)
     warm_start(model, after, earlier=earlier, earlier_workflow=before)
     np.testing.assert_array_equal(model.weights[0], earlier.weights[0])
-    more, larger = model_of(9)
-    found = warm_start(more, larger, earlier=earlier, earlier_workflow=before)
-    assert [*found.anew] == [f"item in {more.weights[0].path}"]
+    for further in (model_of(9), model_of(8, hash="farmhash")):
+        other, workflow = further
+        found = warm_start(other, workflow, earlier=earlier, earlier_workflow=before)
+        assert [*found.anew] == [f"item in {other.weights[0].path}"]
 
 
 @pytest.mark.parametrize("rows", [6, 8])

@@ -128,6 +128,7 @@ def test_a_path_that_matches_nothing_is_named(path, tmp_path):
             pd.DataFrame({"a": [1, "x"]}),
             "Column 'a' of the pandas frame cannot be read: Could not convert 'x'",
         ),
+        ({"a": [np.array(1), np.array(2)]}, "Column 'a' of the dict cannot be read"),
     ],
 )
 def test_what_is_no_table_is_refused(data, message):
@@ -243,12 +244,35 @@ def test_numbers_of_several_types_are_floats_that_hold_them(given, expected):
         ([[np.int8(1)], None, [300]], pl.List(pl.Int64)),
         ([np.array([1], np.int8), np.array([300])], pl.List(pl.Int64)),
         ([np.array([True]), [None, np.bool_(False)]], pl.List(pl.Boolean)),
+        ([np.array([256], ">i8"), None], pl.List(pl.Int64)),
     ],
 )
 def test_values_of_numpy_keep_their_kind(given, dtype):
     made = as_lazy_frame({"x": given}).collect()["x"]
     plain = [list(row) if isinstance(row, list | np.ndarray) else row for row in given]
     assert (made.dtype, made.to_list()) == (dtype, plain)
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "expected"),
+    [
+        (np.array([1, 256, -2], ">i4"), pl.Int32, [1, 256, -2]),
+        (np.array([0.1, np.nan, -2], ">f4"), pl.Float32, [float(np.float32(0.1)), None, -2.0]),
+        (
+            [np.array([256], ">i8"), np.array([2], ">i8"), None],
+            pl.List(pl.Int64),
+            [[256], [2], None],
+        ),
+    ],
+)
+def test_pandas_may_hold_another_byte_order(given, dtype, expected):
+    """Big-endian numbers, as files of HDF5 and FITS hold them."""
+    frame = pd.DataFrame({"other": ["a", None, "b"], "x": given, "last": [1.5, 2.5, None]})
+    for data in (frame, frame[["x"]]):
+        made = as_lazy_frame(data).collect()
+        x = made["x"].fill_nan(None) if made["x"].dtype.is_float() else made["x"]
+        assert (x.dtype, x.to_list()) == (dtype, expected)
+    assert as_lazy_frame(frame).collect().drop("x").rows() == [("a", 1.5), (None, 2.5), ("b", None)]
 
 
 def test_series_of_times_in_lists_may_have_several_units():
@@ -299,6 +323,50 @@ def test_masked_values_of_an_array_are_nulls(values):
     masked = np.ma.array(values, mask=[False, True, False])
     made = Workflow("a").fit_transform({"a": masked}).collect()["a"].to_list()
     assert made == [values[0], None, values[2]]
+
+
+MASKED = np.ma.array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+
+
+@pytest.mark.parametrize("dtype", ["int64", ">i4", "float32"])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (lambda table: table, [[1, None], [3, 4]]),
+        (list, [[1, None], [3, 4]]),
+        (lambda table: [None, table[0], [5]], [None, [1, None], [5]]),
+        (lambda table: pd.Series([table[0], None, [5]]), [[1, None], None, [5]]),
+    ],
+    ids=["table", "rows", "beside lists", "pandas"],
+)
+def test_masked_elements_of_lists_are_nulls(rows, expected, dtype):
+    made = as_lazy_frame({"a": rows(MASKED.astype(dtype))}).collect()["a"]
+    assert made.to_list() == expected
+    assert made.dtype.inner.is_float() == (dtype == "float32")
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_a_matrix_of_numpy_is_read_as_an_array():
+    """As the todense() of a sparse matrix makes it; its rows are matrices without end."""
+    assert as_lazy_frame({"a": np.asmatrix([[1, 2], [3, 4]])}).collect().rows() == [
+        ([1, 2],),
+        ([3, 4],),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, pd.NA, 2], [1, None, 2]),
+        (["a", pd.NA], ["a", None]),
+        ([np.ma.masked, 1], [None, 1]),
+        ([pd.Timestamp("2024-01-01"), pd.NaT], [datetime(2024, 1, 1), None]),  # noqa: DTZ001
+        ([datetime(2024, 1, 1), pd.NaT, None], [datetime(2024, 1, 1), None, None]),  # noqa: DTZ001
+    ],
+)
+def test_missing_values_of_pandas_and_of_masks_are_nulls_in_a_dict(values, expected):
+    for given, wanted in ((values, expected), ([values, None], [expected, None])):
+        assert as_lazy_frame({"a": given}).collect()["a"].to_list() == wanted
 
 
 @pytest.mark.parametrize("values", [[1, None, 3], [True, None], ["a", None]])

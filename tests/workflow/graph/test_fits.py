@@ -89,6 +89,52 @@ def test_a_second_workflow_includes_the_first(tmp_path):
     assert other_second["user_few"] != second["user_few"] != second["user_kept"]
 
 
+ROWS_CHANGED = {
+    "Filter": lambda columns: columns >> ops.Filter(lambda rows: rows["label"] >= 0),
+    "Dropna": lambda columns: columns >> ops.Dropna("label"),
+    "Groupby": lambda columns: (
+        columns >> ops.Groupby("label", aggs={"user": ["list", "last"], "age": ["list", "mean"]})
+    ),
+    "twice": lambda columns: (
+        ROWS_CHANGED["Groupby"](ROWS_CHANGED["Filter"](columns))
+        >> ops.Rename(f=lambda name: name.removesuffix("_list"))
+    ),
+    "DifferenceLag": lambda columns: (
+        columns[["user", "age"]] >> ops.DifferenceLag(columns["label"])
+    ),
+}
+
+
+@pytest.mark.parametrize("change", ROWS_CHANGED.values(), ids=ROWS_CHANGED)
+def test_a_column_keeps_its_digest_where_the_rows_change(change):
+    """Sessions and filtered rows hold the ids and numbers of the fit, too."""
+
+    def of(users=USERS, ages=AGES):
+        ids = ["user"] >> ops.Categorify()
+        columns = ids + (["age"] >> ops.FillMissing(0.0) >> ops.Normalize()) + ["label"]
+        fitted = Workflow(change(columns)).fit({"user": users, "age": ages, "label": LABELS})
+        return digests(fitted)
+
+    found, whole = of(), digests(fitted())
+    assert of(USERS[::-1], AGES[::-1]) == found
+    others, older = of(users=["x", *USERS[1:]]), of(ages=[31.6, *AGES[1:]])
+    for name in found:
+        if name == "label":
+            assert found[name] is None
+            continue
+        of_user, of_age = others[name] != found[name], older[name] != found[name]
+        assert (of_user, of_age) == (name.startswith("user"), name.startswith("age")), name
+        if name in whole:
+            assert found[name] == whole[name]
+
+
+def test_ids_of_two_hashes_are_two_fits():
+    """TensorFlow's hash and ours give the values other ids of the same number of buckets."""
+    hashed = ["user"] >> ops.HashBucket(8), ["user"] >> ops.HashBucket(8, hash="farmhash")
+    ours, theirs = (Workflow(node).fit({"user": USERS}) for node in hashed)
+    assert digests(ours) != digests(theirs)
+
+
 @pytest.mark.parametrize("scale", [1 + 1e-12, 1 - 1e-12])
 def test_sums_in_another_order_are_the_same_fit(scale):
     assert digests(fitted(ages=[a and a * scale for a in AGES])) == digests(fitted())
