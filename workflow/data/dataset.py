@@ -30,6 +30,8 @@ from .table_formats import expect_no_tables
 SCHEMA_FILE = "_schema.json"
 # A folder that exists from the beginning of a run to its end.
 UNFINISHED = ".writing"
+# The object that marks such a folder of a store.
+MARK = f"{UNFINISHED}/lock"
 FORMAT = 2
 # Of names that Hive, Impala and others give to parquet.
 _OTHER_SUFFIXES = ("", ".parq", ".pq", PARQUET)
@@ -121,8 +123,9 @@ def published(folder: AnyPath) -> PublishedData | None:
 def if_killed(folder: AnyPath) -> str:
     """The remedy for a folder that a killed transform has left, as a sentence without its stop."""
     if isinstance(folder, ObjectPath):
+        mark = remove_command(f"{folder}/{MARK}", recursive=False)
         return (
-            f"If it was killed, remove the folder with {UNFINISHED}: {remove_command(str(folder))}"
+            f"If it was killed, remove its parquet files, if it has any, and then its mark: {mark}"
         )
     return (
         "If it was killed, transform into the folder again, which removes the remains "

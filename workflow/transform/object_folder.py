@@ -8,7 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from workflow.data.dataset import SCHEMA_FILE, UNFINISHED, if_killed, parquet_below
+from workflow.data.dataset import MARK, SCHEMA_FILE, UNFINISHED, if_killed, parquet_below
 from workflow.data.object_stores import Objects, is_below, is_url
 from workflow.data.objects import ObjectPath
 from workflow.errors import WorkflowError
@@ -67,7 +67,7 @@ def write_to_store(
             f"Expected a folder. Received: {place}, which is an object. Write to a folder of another name."
         )
     _expect_no_parquet(place)
-    reserved = place.bucket.reserved((place / f"{UNFINISHED}/lock").key, taken)
+    reserved = place.bucket.reserved((place / MARK).key, taken)
     # A killed process leaves the folder, whose name says what it is.
     with reserved as put, tempfile.TemporaryDirectory(prefix="ensemble-transform-") as name:
         # Again: another run may have ended between the listing and the mark.
