@@ -59,8 +59,9 @@ class TargetEncoding(OutOfFoldOperator):
         target_mean: the mean to smooth towards, for one target; by default it is learnt.
         kfold: the number of folds; 1 encodes from all rows, including the row itself.
         fold_seed: another seed assigns the rows to other folds: a row's fold is the hash of its
-            index in the data, from 0, with this seed, modulo `kfold`. `fit_transform` evaluates a
-            lazy frame once, so that each row has one index, however the frame orders its rows.
+            index in the data, from 0, with this seed, modulo `kfold`; behind `Filter`, its index
+            among the rows that are left. `fit_transform` evaluates a lazy frame once, so that each
+            row has one index, however the frame orders its rows.
         p_smooth: the weight of the mean, as a number of rows added to each category.
         out_col: the names of the outputs, by group and within each group by target; by default
             `TE_<columns>_<target>`.
