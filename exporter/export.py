@@ -277,7 +277,9 @@ def _export(
         expect_same_fit(network, workflow)
     expect_room(network, plan.features)
     expect_server_memory(plan, network)
-    warn_of_null_codes(plan.pipeline.client_columns, plan.features.program)
+    warn_of_null_codes(
+        plan.pipeline.client_columns, plan.features.program, plan.features.training_data
+    )
     spare = spare_tables(network, plan.features)
     answers = OfflineAnswers(workflow, plan.features, network)
     at_work("write the models")

@@ -13,6 +13,7 @@ from workflow.expressions.language.verbs import VERBS
 from workflow.expressions.program.program import Program
 from workflow.schema.column import Column, Strings
 from workflow.schema.dtypes import DTYPES
+from workflow.schema.training_data import TrainingData
 from workflow.wire.format import WireColumn
 
 # A column may be looked up in several vocabularies, each with a last value.
@@ -151,16 +152,22 @@ def whole_columns(program: Program) -> set[str]:
     return {steps[n].parameters["name"] for n in on_the_way if steps[n].verb == "source"}
 
 
-def warn_of_null_codes(columns: Iterable[WireColumn], program: Program) -> None:
-    """Warn of learnt values that no request can hold, since they stand for null there."""
+def warn_of_null_codes(
+    columns: Iterable[WireColumn], program: Program, training: TrainingData
+) -> None:
+    """Warn of values of the training data that no request can hold, since they stand for null there."""
     by_column = vocabularies(program)
     for column in columns:
         code, tables = column.null_code, by_column.get(column.name, ())
-        if code is not None and any(_without(keys, code).rows < keys.rows for keys in tables):
+        facts = training.columns.get(column.name)
+        is_end = facts is not None and code in (facts.minimum, facts.maximum)
+        if code is not None and (
+            is_end or any(_without(keys, code).rows < keys.rows for keys in tables)
+        ):
             warnings.warn(
-                f"The workflow has learnt the value {code} of {column.name!r} ({column.dtype}), which stands "
-                "for null in requests: it cannot be sent. Convert the column to a wider type, or replace "
-                "the value, before the workflow is fitted.",
+                f"The workflow was fitted to the value {code} of {column.name!r} ({column.dtype}), which "
+                "stands for null in requests: it cannot be sent. Convert the column to a wider type, or "
+                "replace the value, before the workflow is fitted.",
                 stacklevel=4,  # where the export was called
             )
 

@@ -17,7 +17,7 @@ RULES = (
 )
 
 
-@pytest.mark.filterwarnings("ignore:The workflow has learnt the value")  # that stands for null
+@pytest.mark.filterwarnings("ignore:The workflow was fitted to the value")  # that stands for null
 @pytest.mark.parametrize("runtime", ["onnx", "fused_onnx"])
 @searched(12)
 @given(made=random_workflows(row_by_row=True, names_of=["a", "b", "count", "d_1"]))

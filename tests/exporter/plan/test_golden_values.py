@@ -27,6 +27,16 @@ def test_a_category_that_stands_for_null_in_requests_is_not_sent_as_one(dtype, c
     assert {1, 3} <= {int(row.request["hour"][0, 0]) for row in sent}
 
 
+@pytest.mark.parametrize(("dtype", "code"), [(pl.Int8, -128), (pl.UInt16, 65_535)])
+def test_a_number_that_stands_for_null_in_requests_is_told(dtype, code, export):
+    """The client alone refused it, when the model was served."""
+    rows = pl.DataFrame({"hour": pl.Series([code, 1, 3], dtype=dtype)})
+    workflow = Workflow(["hour"] >> ops.FillMissing() >> ops.Normalize()).fit(rows)
+    network = models.mlp(workflow.output_schema, hidden=(2,))
+    with pytest.warns(UserWarning, match=rf"value {code} of 'hour' .*stands for null"):
+        export(network, workflow, labels=[], serving=ServingOptions(runtime="onnx"))
+
+
 DAY = 86_400_000_000  # microseconds
 FIRST_DAY = date(1700, 1, 1)  # of the golden rows
 AFTER_IT = (date(1700, 1, 2) - date(1970, 1, 1)).days * DAY
