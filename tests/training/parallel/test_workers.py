@@ -234,7 +234,7 @@ def test_a_worker_that_dies_ends_all_and_fewer_resume(rows, tmp_path):
     workers = start(3, tmp_path, program.until_one_dies, rows, run, chief=True)
     workers[2].join(200)
     assert workers[2].exitcode == -signal.SIGKILL
-    for error in found_by(workers[:2], tmp_path, timeout=40):
+    for error in found_by(workers[:2], tmp_path, timeout=30):
         assert "Expected all 3 workers to train until the end. Received: worker 2 (local" in error
     first, second = found_by(start(2, tmp_path, program.resumed, rows, run), tmp_path)
     # Keras names one layer of a set, another one in another process.

@@ -239,7 +239,7 @@ def test_a_worker_that_dies_while_tables_are_divided_ends_all_and_fewer_resume(r
     workers = start(3, tmp_path, program.until_one_dies, rows, tmp_path)
     workers[2].join(200)
     assert workers[2].exitcode == -signal.SIGKILL
-    for error in found_by(workers[:2], tmp_path, timeout=60):
+    for error in found_by(workers[:2], tmp_path, timeout=30):
         assert "Expected all 3 workers to train until the end. Received: worker 2 (local" in error
     found = found_by(start(2, tmp_path, program.up_to, rows, tmp_path, 2, "auto"), tmp_path)
     assert_resumed_as_one(found[0], rows, (3, 2))
