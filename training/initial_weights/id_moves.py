@@ -34,12 +34,13 @@ def id_move(column: str, workflow: Workflow, earlier: Workflow) -> tuple[Ids, Id
         return None
     try:
         new, old = workflow.reverse_mapping(column), earlier.reverse_mapping(column)
-        of_values = [fits_of_values(each, column) for each in (workflow, earlier)]
     except WorkflowError:
         return "the values of its ids are unknown, since no Categorify alone has made them"
     if (kinds := [_kind(ids["value"]) for ids in (new, old)])[0] != kinds[1]:
         return f"the values of its ids are {new['value'].dtype}, were {old['value'].dtype}"
-    if of_values[0] != of_values[1] and new["value"].dtype != pl.String:
+    if new["value"].dtype != pl.String and (
+        fits_of_values(workflow, column) != fits_of_values(earlier, column)
+    ):
         return "the values of its ids are ids of another fit"
     pairs = []
     for kind in new["kind"].unique():

@@ -56,7 +56,7 @@ def with_fits(program: Program, rows: RowSet) -> Program:
 def fits_of_sources(rows: RowSet) -> dict[str, str]:
     """The digests of the columns that expressions over some rows read, of those that have one."""
     fits: dict[str, str] = {}
-    for each in [*rows.origins(), rows]:
+    for each in rows.generations():
         columns = each.columns
         if origin := each.origin:
             columns = origin.operator.frame_schema(_with_fits(origin.program(), fits).output_schema)

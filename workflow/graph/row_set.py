@@ -95,12 +95,12 @@ class RowSet:
         self.extensions: list[Extension] = []
         self._sources = columns
 
-    def origins(self) -> list[RowSet]:
-        """The rows of the data, and those that were made of them one after another, before these."""
+    def generations(self) -> list[RowSet]:
+        """The rows of the data, and those that were made of them one after another, these last."""
         found = [self]
         while (origin := found[-1].origin) is not None:
             found.append(origin.rows)
-        return found[:0:-1]
+        return found[::-1]
 
     def features(self) -> Features:
         """The original sources of the rows."""

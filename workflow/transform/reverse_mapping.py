@@ -30,7 +30,12 @@ def reverse_mapping(workflow: FittedGraph, output: str) -> pl.DataFrame:
     Raises:
         WorkflowError: there is no such output, or its values are not ids of Categorify.
     """
-    return _made_by_categorify(workflow, output).meanings()
+    meanings = [ids.meanings() for ids in _candidates(workflow, output)]
+    if not meanings or not all(meanings[0].equals(other) for other in meanings[1:]):
+        raise WorkflowError(
+            f"Output {output!r} is not made by Categorify, or further operators changed the ids."
+        )
+    return meanings[0]
 
 
 def fits_of_values(workflow: FittedGraph, output: str) -> set[str]:
@@ -40,12 +45,9 @@ def fits_of_values(workflow: FittedGraph, output: str) -> set[str]:
 
     Args:
         workflow: a fitted workflow.
-        output: the name of an output of Categorify.
-
-    Raises:
-        WorkflowError: as `reverse_mapping`.
+        output: the name of an output that `reverse_mapping` takes.
     """
-    ids = _made_by_categorify(workflow, output)
+    ids = _candidates(workflow, output)[0]
     steps = list(_steps_to(ids.expression))[1:]
     read = {step.parameters["name"] for step in steps if step.verb == "source"}
     found = {fit for name, fit in fits_of_sources(ids.rows).items() if name in read}
@@ -58,7 +60,8 @@ def fits_of_values(workflow: FittedGraph, output: str) -> set[str]:
     return found
 
 
-def _made_by_categorify(workflow: FittedGraph, output: str) -> _Ids:
+def _candidates(workflow: FittedGraph, output: str) -> list[_Ids]:
+    """The columns of ids that an output may be, which all have the meanings of its ids if it is one."""
     last = workflow.made[workflow.nodes[-1]]
     if output not in last.columns:
         raise WorkflowError(
@@ -70,13 +73,7 @@ def _made_by_categorify(workflow: FittedGraph, output: str) -> _Ids:
     domain = feature.schema.properties.get("domain")
     candidates = [ids for ids in _ids(workflow) if any(ids.expression is step for step in steps)]
     # Operators over frames, such as Groupby, make new columns; the domain still identifies the ids.
-    candidates = candidates or [ids for ids in _ids(workflow) if domain and ids.domain == domain]
-    meanings = [ids.meanings() for ids in candidates]
-    if not meanings or not all(meanings[0].equals(other) for other in meanings[1:]):
-        raise WorkflowError(
-            f"Output {output!r} is not made by Categorify, or further operators changed the ids."
-        )
-    return candidates[0]
+    return candidates or [ids for ids in _ids(workflow) if domain and ids.domain == domain]
 
 
 @dataclass(frozen=True)
